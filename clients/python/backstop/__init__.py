@@ -7,7 +7,7 @@ asyncio. All of them need nothing but the standard library.
 from .aio import AsyncClient, AsyncJob, AsyncWorker
 from .client import ApiError, Client, Submitted
 from .options import Backoff, Callback, JobFilter, NewJob, SubmitOptions
-from .outcomes import Cancel, Invalid, Permanent, RateLimited, ReportedFailure, RetryIn, Snooze, Transient
+from .outcomes import Cancel, Invalid, Permanent, RateLimited, ReportedFailure, RetryIn, Snooze, Transient, Waiting
 from .steps import StepRefused, StepsChanged
 from .worker import Job, Worker
 
@@ -34,5 +34,6 @@ __all__ = [
     "SubmitOptions",
     "Submitted",
     "Transient",
+    "Waiting",
     "Worker",
 ]

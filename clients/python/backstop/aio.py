@@ -18,7 +18,7 @@ from typing import Optional, Sequence, Set, TypeVar, Union, cast
 
 from .client import ENDED, LOOK_FIRST, LOOK_LONGEST, ApiError, Body, Client, Json, Submitted
 from .options import JobFilter, NewJob, SubmitOptions
-from .outcomes import interrupted, log_failure, of_exception, result_too_large, succeeded
+from .outcomes import Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
 from .steps import StepRefused, Steps
 from .worker import LINES
 
@@ -163,6 +163,18 @@ class AsyncClient:
             await asyncio.sleep(pause if left is None else min(pause, left))
             pause = min(pause * 2, LOOK_LONGEST)
 
+    async def send_signal(self, key: str, payload: Json = None, id: Optional[str] = None) -> Body:
+        """Sends a signal; see `Client.send_signal`."""
+        return await self._run(functools.partial(self._client.send_signal, key, payload, id))
+
+    async def signals(self, waiting: bool = False) -> List[Body]:
+        """Signals that are kept, or jobs that wait for one."""
+        return await self._run(functools.partial(self._client.signals, waiting))
+
+    async def resume_token(self, job: str, signal: str) -> Body:
+        """A token that sends a signal to this job, once; see `Client.resume_token`."""
+        return await self._run(functools.partial(self._client.resume_token, job, signal))
+
     async def claim(self, *args: Any, **options: Any) -> List[Body]:
         """Takes jobs; see `Client.claim`."""
         return await self._run(functools.partial(self._client.claim, *args, **options))
@@ -227,6 +239,8 @@ class AsyncJob:
         self.inputs: Body = body.get("inputs") or {}
         self.lease: str = body["lease"]["token"]
         self.fence: int = body["lease"]["fence"]
+        #: What its waits for signals came to, by key; none after the time was up.
+        self.signals: Body = body.get("signals") or {}
         self._steps = Steps(body.get("steps") or {})
 
     @property
@@ -256,6 +270,12 @@ class AsyncJob:
         async with self._telling:
             lines, self._lines = self._lines, []
             return lines
+
+    def signal(self, key: str, timeout: Optional[float] = None) -> Any:
+        """Waits for a signal, for so many seconds at most; see `Job.signal`. Nothing is awaited here."""
+        if key in self.signals:
+            return self.signals[key]
+        raise Waiting(key, timeout)
 
     async def step(self, name: str, function: Callable[[], Awaitable[T]]) -> T:
         """Runs `function` once per success; see `Job.step`. Its order is that of the calls, so await one at a time."""

@@ -205,6 +205,24 @@ class Client:
         """Every queue with its counts."""
         return list(self._pages("/api/v1/queues", {"limit": 1000}))
 
+    def send_signal(self, key: str, payload: Json = None, id: Optional[str] = None) -> Body:
+        """Sends a signal: says to how many jobs it was `delivered`, or that it is `kept` for the first that will wait.
+
+        The same signal again with the same `id` is delivered once, and answered as the first.
+        """
+        body: Body = {"key": key, "payload": payload}
+        if id is not None:
+            body["id"] = id
+        return self._body(self.call("POST", "/api/v1/signals", body, repeatable=id is not None))
+
+    def signals(self, waiting: bool = False) -> List[Body]:
+        """Signals that are kept, or jobs that wait for one."""
+        return list(self._pages("/api/v1/signals", {"state": "waiting" if waiting else "kept"}))
+
+    def resume_token(self, job: str, signal: str) -> Body:
+        """A token that sends a signal to this job, once, by whoever has it: `token`, `url` and `expires_at`."""
+        return self._operate(job, "resume-token", {"signal": signal})
+
     # Work
 
     def claim(

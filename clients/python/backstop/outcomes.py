@@ -65,6 +65,15 @@ class ReportedFailure(Exception):
         self.result = result
 
 
+class Waiting(Exception):
+    """Wait for a signal, for so many seconds at most: `Job.signal` raises it. It costs nothing."""
+
+    def __init__(self, signal: str, timeout: Optional[float] = None) -> None:
+        super().__init__(f"waits for signal `{signal}`")
+        self.signal = signal
+        self.timeout = timeout
+
+
 def millis(seconds: float) -> int:
     """Seconds as whole milliseconds, never negative."""
     return max(0, round(seconds * 1000))
@@ -94,6 +103,11 @@ def of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
         return snoozed(error.seconds, logs)
     if isinstance(error, RateLimited):
         return {"type": "rate_limited", "retry_in_ms": millis(error.seconds), "logs": logs}
+    if isinstance(error, Waiting):
+        waiting: Dict[str, Any] = {"type": "waiting", "signal": error.signal, "logs": logs}
+        if error.timeout is not None:
+            waiting["timeout_ms"] = millis(error.timeout)
+        return waiting
     if isinstance(error, ReportedFailure):
         return {"type": "reported_failure", "result": error.result, "logs": logs}
     if isinstance(error, Cancel):
@@ -136,7 +150,7 @@ def result_too_large(error: Exception, outcome: Dict[str, Any]) -> Dict[str, Any
 
 def log_failure(job: str, kind: str, run: int, error: BaseException) -> None:
     """Logs how a handler ended: what is wrong with its traceback, what was meant in one line."""
-    if isinstance(error, (Snooze, Cancel)):
+    if isinstance(error, (Snooze, Cancel, Waiting)):
         _log.info("job %s (%s, run %d): %s: %s", job, kind, run, type(error).__name__, _message(error))
     elif isinstance(error, (Transient, RetryIn)):
         _log.warning("job %s (%s, run %d) goes back: %s", job, kind, run, _message(error))

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, Union, cast
 
 from .client import ApiError, Body, Client
-from .outcomes import interrupted, log_failure, of_exception, result_too_large, succeeded
+from .outcomes import Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
 from .steps import StepRefused, Steps
 
 Handler = Callable[["Job"], Any]
@@ -63,6 +63,8 @@ class Job:
         self.inputs: Body = body.get("inputs") or {}
         self.lease: str = body["lease"]["token"]
         self.fence: int = body["lease"]["fence"]
+        #: What its waits for signals came to, by key; none after the time was up.
+        self.signals: Body = body.get("signals") or {}
         self._steps = Steps(body.get("steps") or {})
 
     @property
@@ -126,6 +128,18 @@ class Job:
                 if self._canceled.wait(pause):
                     raise
                 pause = min(pause * 2, PAUSE_LONGEST)
+
+    def signal(self, key: str, timeout: Optional[float] = None) -> Any:
+        """Waits for a signal, for so many seconds at most, and answers what was sent with it: `{}` when that was
+        nothing, `None` after the time was up.
+
+        While nobody has sent it, this raises `Waiting`: let it pass, and the run ends. The job waits without a worker,
+        charged nothing, and runs again when the signal comes or the time is up. Put what must not be done
+        twice before it into steps. A job waits for each key once.
+        """
+        if key in self.signals:
+            return self.signals[key]
+        raise Waiting(key, timeout)
 
     def progress(self, percent: int, note: Optional[str] = None) -> bool:
         """Says how far the run is, and answers whether it should go on: false when the job was canceled or lost.

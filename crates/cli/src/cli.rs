@@ -7,7 +7,7 @@ use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
     alert, archive, audit, batch, bench, circuit, completions, config, dead, enqueue, events, incident, job,
-    key, limit, migrate, queue, redrive, rule, schedule, token, up, work, worker, workflow,
+    key, limit, migrate, queue, redrive, rule, schedule, signal, token, up, work, worker, workflow,
 };
 use crate::config::{GivenSettings, SettingSource};
 
@@ -91,6 +91,9 @@ pub(crate) enum CliCommand {
     /// List ordering keys, and let a blocked one go on.
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Send signals to jobs that wait, and list who waits.
+    #[command(subcommand)]
+    Signal(signal::SignalCommand),
     /// List circuits of dependencies, open and close them.
     #[command(subcommand)]
     Circuit(circuit::CircuitCommand),

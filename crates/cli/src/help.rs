@@ -11,7 +11,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["up", "work", "enqueue"]),
     (
         "Watch and operate",
-        &["job", "workflow", "batch", "schedule", "queue", "key", "limit", "circuit", "worker", "events"],
+        &[
+            "job", "workflow", "batch", "schedule", "signal", "queue", "key", "limit", "circuit", "worker",
+            "events",
+        ],
     ),
     ("Failures", &["dead", "incident", "alert", "redrive", "rule"]),
     ("Administer", &["archive", "token", "audit", "config", "migrate", "doctor"]),

@@ -175,6 +175,20 @@ pub enum EventKind {
     Resumed,
     /// What it waited for in its workflow is there (W1).
     Released,
+    /// A run has ended and its job waits for a signal (W10).
+    Waiting {
+        /// The key of the signal.
+        signal: String,
+        /// When it goes on without one.
+        until: Timestamp,
+    },
+    /// A job that waited for a signal goes on (W10).
+    Signaled {
+        /// The key of the signal.
+        signal: String,
+        /// True when the time was up and nobody had sent one.
+        timed_out: bool,
+    },
     /// A dead letter was driven again.
     Retried,
     /// A run of a callback failed (F14).
@@ -250,7 +264,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// The name of every event.
-    pub const NAMES: [&'static str; 26] = [
+    pub const NAMES: [&'static str; 28] = [
         "enqueued",
         "started",
         "succeeded",
@@ -269,6 +283,8 @@ impl EventKind {
         "paused",
         "resumed",
         "released",
+        "waiting",
+        "signaled",
         "retried",
         "callback_failed",
         "hook_failed",
@@ -301,6 +317,8 @@ impl EventKind {
             Self::Paused => "paused",
             Self::Resumed => "resumed",
             Self::Released => "released",
+            Self::Waiting { .. } => "waiting",
+            Self::Signaled { .. } => "signaled",
             Self::Retried => "retried",
             Self::CallbackFailed { .. } => "callback_failed",
             Self::HookFailed { .. } => "hook_failed",
@@ -357,6 +375,9 @@ pub fn ended(ending: &Ending, record: &Record, had_run: bool, now: Timestamp) ->
         }),
         Verdict::Defer { .. } if ending.cause == Cause::Interrupted => tell(EventKind::Interrupted),
         Verdict::Defer { .. } => tell(EventKind::Deferred { cause: ending.cause, until: record.run_at }),
+        Verdict::Wait { signal, until, .. } => {
+            tell(EventKind::Waiting { signal: signal.clone(), until: *until });
+        }
         Verdict::Dead { reason } => {
             tell(EventKind::Dead { error, attempts: record.attempt, reason: *reason });
             if let Some(what) = alert(record, *reason) {
@@ -376,6 +397,9 @@ pub fn operated(job: Header, operation: &Operation, now: Timestamp) -> Event {
         Operation::Pause => EventKind::Paused,
         Operation::Resume => EventKind::Resumed,
         Operation::Release => EventKind::Released,
+        Operation::Signal { signal, timed_out, .. } => {
+            EventKind::Signaled { signal: signal.clone(), timed_out: *timed_out }
+        }
         Operation::PassBy { cause } => EventKind::Canceled { reason: cause.as_str().to_owned() },
         Operation::Retry | Operation::Redrive { .. } => EventKind::Retried,
     };

@@ -26,6 +26,7 @@ pub mod admit;
 pub mod alert;
 pub mod circuit;
 pub mod depth;
+pub mod digest;
 pub mod envelope;
 pub mod event;
 pub mod explain;

@@ -83,12 +83,44 @@ impl Retirement {
     }
 }
 
+/// How signals are kept that nobody waits for (W10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SignalSettings {
+    /// How long they are kept, and how long the ids count of those that were delivered.
+    pub keep: Duration,
+    /// How many a tenant may have at once; jobs of no tenant count as one.
+    pub max_kept: usize,
+}
+
+impl Default for SignalSettings {
+    fn default() -> Self {
+        Self { keep: DAY * 7, max_kept: 10_000 }
+    }
+}
+
+impl SignalSettings {
+    /// How long they are kept.
+    #[must_use]
+    pub const fn keep(mut self, time: Duration) -> Self {
+        self.keep = time;
+        self
+    }
+
+    /// How many a tenant may have at once.
+    #[must_use]
+    pub const fn max_kept(mut self, most: usize) -> Self {
+        self.max_kept = most;
+        self
+    }
+}
+
 /// Settings of an engine. Every field has a default; build it with `Config::default()` and change what you need.
 ///
 /// ```
 /// use std::time::Duration;
 /// use backstop::prelude::*;
-/// use backstop::{Config, QueueConfig, Retention, Retirement};
+/// use backstop::{Config, QueueConfig, Retention, Retirement, SignalSettings};
 ///
 /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 ///
@@ -97,6 +129,7 @@ impl Retirement {
 ///     .kind("charge", Policy::default().timeout(Duration::from_secs(30)))
 ///     .retention(Retention::default().succeeded(Some(7 * DAY)))
 ///     .retirement(Retirement::default().incidents(Some(30 * DAY)));
+/// config.signals = SignalSettings::default().keep(3 * DAY).max_kept(1_000);
 /// config.limits.payload_bytes = 64 * 1024;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() { Backstop::open_with("memory:", Config::default()).await.unwrap(); }
@@ -135,6 +168,8 @@ pub struct Config {
     pub retention: Retention,
     /// How long plans, incidents and empty queues stay.
     pub retirement: Retirement,
+    /// How signals are kept that nobody waits for (W10).
+    pub signals: SignalSettings,
     /// How long what was done over HTTP stays in the audit log, counted from the newest line of each of its documents;
     /// none for ever.
     pub audit_retention: Option<Duration>,
@@ -184,6 +219,7 @@ impl Default for Config {
             run_limits: Vec::new(),
             retention: Retention::default(),
             retirement: Retirement::default(),
+            signals: SignalSettings::default(),
             audit_retention: Some(AUDIT),
             alerts: Alerts::default(),
             redactor: Arc::new(StandardRedactor::default()),
@@ -212,6 +248,7 @@ impl std::fmt::Debug for Config {
             .field("retry_budgets", &self.retry_budgets)
             .field("retention", &self.retention)
             .field("retirement", &self.retirement)
+            .field("signals", &self.signals)
             .field("audit_retention", &self.audit_retention)
             .field("alerts", &self.alerts)
             .field("signing", &self.signing)

@@ -1,6 +1,7 @@
 //! What a handler sees of its job and of the world around it (E1).
 
 mod complete;
+mod signal;
 pub(crate) mod steps;
 mod submit;
 
@@ -27,6 +28,8 @@ use crate::run::output::RunOutput;
 use crate::run::steps::RunSteps;
 use crate::sealing::{self, ShownPayload};
 use crate::workflows::inputs::Inputs;
+
+pub use self::signal::{SignalCall, Signaled};
 
 /// Longest time to tidy up: it has to fit into the last writes of a worker that stops.
 const COURTESY_MAX: Duration = Duration::from_secs(9);

@@ -1,7 +1,7 @@
 //! The errors an application meets.
 
-use backstop_core::Refusal;
 use backstop_core::job::{Stale, StepsChanged};
+use backstop_core::{Refusal, Timestamp};
 use backstop_store::Error as StoreError;
 
 use crate::outcome::BoxError;
@@ -231,6 +231,14 @@ pub enum StepError {
         key: String,
         /// The run that began it.
         run: u32,
+    },
+    /// Nobody has sent the signal yet: return, and the job waits (W10).
+    #[error("the job waits for signal `{signal}` until {until}: return this error, and it goes on then")]
+    Waiting {
+        /// The key of the signal.
+        signal: String,
+        /// When it goes on without one.
+        until: Timestamp,
     },
     /// The job was canceled or taken by others meanwhile; nothing was stored.
     #[error(transparent)]

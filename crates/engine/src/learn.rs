@@ -24,6 +24,10 @@ pub struct IsolatedRuns;
 #[doc = include_str!("../../../docs/learn/workflows.md")]
 pub struct WorkflowsAndBatches;
 
+/// docs/learn/signals.md
+#[doc = include_str!("../../../docs/learn/signals.md")]
+pub struct SignalsAndApprovals;
+
 /// docs/learn/steps.md
 #[doc = include_str!("../../../docs/learn/steps.md")]
 pub struct DurableSteps;

@@ -32,6 +32,7 @@ mod ids;
 pub mod incident;
 mod isolate;
 mod job;
+pub mod job_signals;
 pub mod keys;
 #[cfg(all(doctest, feature = "macros", feature = "sqlite"))]
 mod learn;
@@ -120,9 +121,9 @@ pub use alerts::{
 };
 #[cfg(feature = "webhook")]
 pub use alerts::{Webhook, WebhookError};
-pub use config::{Config, Encryption, QueueConfig, Retirement, Signing, WorkerTimes};
-pub use context::JobContext;
+pub use config::{Config, Encryption, QueueConfig, Retirement, SignalSettings, Signing, WorkerTimes};
 pub use context::steps::{Effect, not_done};
+pub use context::{JobContext, SignalCall, Signaled};
 pub use dependency::{CheckAddress, CheckAddressError, DependencySettings};
 pub use engine::Backstop;
 pub use error::{CompleteError, Error, OperateError, StepError, SubmitError};

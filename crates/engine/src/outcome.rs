@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use backstop_core::failure::{CallResult, Cause, Failure};
+use backstop_core::job::SignalWait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -191,12 +192,26 @@ pub(crate) struct Failed {
     pub(crate) value: Option<Value>,
     /// A result that was lost although the run went well (L6).
     pub(crate) unserializable: Option<String>,
+    /// What the run waits for: then it has not failed (W10).
+    #[serde(default)]
+    pub(crate) wait: Option<SignalWait>,
 }
 
 impl Failed {
     /// A failure without a value.
     pub(crate) fn plain(failure: Failure) -> Box<Self> {
-        Box::new(Self { failure, value: None, unserializable: None })
+        Box::new(Self { failure, value: None, unserializable: None, wait: None })
+    }
+}
+
+impl Failed {
+    /// A run that waits for a signal.
+    pub(crate) fn waiting(wait: SignalWait) -> Box<Self> {
+        let SignalWait { signal, until, .. } = &wait;
+        let message = format!("waits for signal `{signal}` until {until}");
+        let mut failed = Self::plain(Failure::new(Cause::Waiting, "Waiting", message));
+        failed.wait = Some(wait);
+        failed
     }
 }
 

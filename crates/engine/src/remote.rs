@@ -20,6 +20,7 @@ mod heartbeat;
 pub(crate) mod memory;
 mod overtime;
 mod presence;
+mod signals;
 mod steps;
 pub(crate) mod suspect;
 mod taken;

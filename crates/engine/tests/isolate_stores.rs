@@ -115,6 +115,14 @@ async fn stepping(cx: JobContext<()>) -> JobResult<(u32, u32, String)> {
     Ok((first, std::process::id(), sent))
 }
 
+/// Waits for a signal that is there, then for one that never comes.
+#[job(isolate = "always")]
+async fn waiting(cx: JobContext<()>, key: String) -> JobResult<(Option<u32>, Option<u32>, u32)> {
+    let first = cx.signal::<u32>(&key).await?.received();
+    let second = cx.signal::<u32>(key).timeout(Duration::from_millis(1)).await?.received();
+    Ok((first, second, cx.run_number()))
+}
+
 async fn check(place: Place) {
     let engine = Backstop::open(&place.url).await.expect("a store");
     if !is_isolated_child() {
@@ -123,11 +131,12 @@ async fn check(place: Place) {
     }
     // In a child this is where it ends.
     let worker = engine.worker(()).register::<Transfer>().register::<After>().register::<Die>();
-    let worker = worker.register::<Stepping>();
+    let worker = worker.register::<Stepping>().register::<Waiting>();
     let worker = worker.queue("default", 2).start().await.expect("a worker");
     completes_in_transactions_of_its_own(&engine, &place).await;
     dies_with_evidence(&engine).await;
     goes_on_from_its_steps(&engine).await;
+    waits_for_signals(&engine).await;
     worker.stop().await;
     let drop = format!("DROP TABLE {}", place.table);
     place.transact(drop, None, true).await.expect("it is there");
@@ -187,9 +196,18 @@ async fn goes_on_from_its_steps(engine: &Backstop) {
     assert_eq!(steps, [("first", 1, None), ("send", 2, Some("key-7"))]);
 }
 
+/// What is kept is taken in its first run, which ends with the second wait; when that is over, it runs once more.
+async fn waits_for_signals(engine: &Backstop) {
+    engine.signals().send("isolated", &7).await.expect("sent");
+    let job = engine.enqueue(Waiting { key: "isolated".into() }).submit().await.expect("stored");
+    assert_eq!(job.result().await.expect("it succeeds"), (Some(7), None, 2));
+    let runs = engine.attempts(job.id, PageRequest::first(5)).await.expect("read").items;
+    assert_eq!(runs.iter().map(|run| run.cause).collect::<Vec<_>>(), [Cause::Succeeded, Cause::Waiting]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn on_a_file() {
-    // E2, C4, C5, L14, W7, W8
+    // E2, C4, C5, L14, W7, W8, W10
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("isolate-{}.db", std::process::id()))
         .display()
@@ -202,7 +220,7 @@ async fn on_a_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres() {
-    // E2, C4, C5, L14, W7, W8
+    // E2, C4, C5, L14, W7, W8, W10
     let (server, own) = (shared::postgres(), format!("isolate_{}", std::process::id()));
     let url = format!("{server}?schema={own}");
     check(Place { url, own: server.to_owned(), table: format!("{own}.moved") }).await;
@@ -210,7 +228,7 @@ async fn on_postgres() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_mariadb() {
-    // E2, C4, C5, L14, W7, W8
+    // E2, C4, C5, L14, W7, W8, W10
     let (server, own) = (shared::mariadb(), format!("isolate_{}_", std::process::id()));
     let url = format!("{server}?prefix={own}");
     check(Place { url, own: server.to_owned(), table: format!("{own}moved") }).await;

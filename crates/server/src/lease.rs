@@ -71,16 +71,29 @@ impl LeaseKey {
 
     /// The token for a grant that is handed to this caller.
     pub(crate) fn seal(&self, caller: &Caller, grant: &Grant) -> String {
-        let mut token = PREFIX.to_owned();
-        URL_SAFE_NO_PAD.encode_string(payload::write(caller.tenant(), grant), &mut token);
+        self.sign(PREFIX, &payload::write(caller.tenant(), grant))
+    }
+
+    /// The grant of a token that this caller may show; none for everything else.
+    pub(crate) fn open(&self, caller: &Caller, token: &str) -> Option<Grant> {
+        let bytes = self.verified(PREFIX, token)?;
+        let (tenant, grant) = payload::read(&bytes)?;
+        let theirs = tenant.as_deref() == caller.tenant() && caller.sees(&grant.queue).is_some();
+        theirs.then_some(grant)
+    }
+
+    /// A token that begins with `prefix` and says `body`. Prefixes keep tokens of one sort from passing as another.
+    pub(crate) fn sign(&self, prefix: &str, body: &[u8]) -> String {
+        let mut token = prefix.to_owned();
+        URL_SAFE_NO_PAD.encode_string(body, &mut token);
         let signature = self.mac(&token).finalize().into_bytes();
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(signature, &mut token);
         token
     }
 
-    /// The grant of a token that this caller may show; none for everything else.
-    pub(crate) fn open(&self, caller: &Caller, token: &str) -> Option<Grant> {
+    /// What a token with this prefix says; none when it was not signed here.
+    pub(crate) fn verified(&self, prefix: &str, token: &str) -> Option<Vec<u8>> {
         if token.len() > LONGEST {
             return None;
         }
@@ -88,10 +101,7 @@ impl LeaseKey {
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         // In constant time: how much of a signature was right is nobody's business.
         self.mac(signed).verify_slice(&signature).ok()?;
-        let bytes = URL_SAFE_NO_PAD.decode(signed.strip_prefix(PREFIX)?).ok()?;
-        let (tenant, grant) = payload::read(&bytes)?;
-        let theirs = tenant.as_deref() == caller.tenant() && caller.sees(&grant.queue).is_some();
-        theirs.then_some(grant)
+        URL_SAFE_NO_PAD.decode(signed.strip_prefix(prefix)?).ok()
     }
 
     fn mac(&self, signed: &str) -> Hmac<Sha256> {

@@ -20,7 +20,7 @@ use crate::shape::{ErrorBody, ErrorDetail};
 const BEARER: &str = "bearer";
 
 /// What each tag is about. A tag that is not here is refused by a test.
-const TAGS: [(&str, &str); 28] = [
+const TAGS: [(&str, &str); 29] = [
     ("alerts", "What each channel was told of each incident."),
     ("archive", "Jobs that ended long ago."),
     ("audit", "Who changed what over HTTP."),
@@ -43,6 +43,7 @@ const TAGS: [(&str, &str); 28] = [
     ("rules", "What becomes of failures, without a deploy."),
     ("scale", "The backlog and the number of worker processes it needs, for autoscalers."),
     ("schedules", "Jobs that are submitted again and again."),
+    ("signals", "Letting jobs go on that wait for a signal."),
     ("submit", "Storing jobs."),
     ("tokens", "Who may call, and what they may do."),
     ("webhooks", "Subscriptions that are told what happens."),

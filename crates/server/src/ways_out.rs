@@ -114,7 +114,7 @@ pub const WAYS_OUT: [WayOut; 32] = [
 ];
 
 /// Every other route: method and path. Their answers hold no data of jobs.
-pub const WITHOUT_DATA: [(&str, &str); 78] = [
+pub const WITHOUT_DATA: [(&str, &str); 83] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/batches"),
@@ -130,10 +130,12 @@ pub const WITHOUT_DATA: [(&str, &str); 78] = [
     ("GET", "/api/v1/redrives"),
     ("GET", "/api/v1/redrives/{id}"),
     ("GET", "/api/v1/redrives/{id}/jobs"),
+    ("GET", "/api/v1/resume/{token}"),
     ("GET", "/api/v1/rules"),
     ("GET", "/api/v1/scale"),
     ("GET", "/api/v1/schedules"),
     ("GET", "/api/v1/schedules/{name}"),
+    ("GET", "/api/v1/signals"),
     ("GET", "/api/v1/tokens"),
     ("GET", "/api/v1/webhooks"),
     ("GET", "/api/v1/workers"),
@@ -153,6 +155,7 @@ pub const WITHOUT_DATA: [(&str, &str); 78] = [
     ("POST", "/api/v1/jobs/{id}/cancel"),
     ("POST", "/api/v1/jobs/{id}/pause"),
     ("POST", "/api/v1/jobs/{id}/resume"),
+    ("POST", "/api/v1/jobs/{id}/resume-token"),
     ("POST", "/api/v1/jobs/{id}/retry"),
     ("POST", "/api/v1/ordering-keys/{key}/skip"),
     ("POST", "/api/v1/queues/{name}/pause"),
@@ -161,6 +164,7 @@ pub const WITHOUT_DATA: [(&str, &str); 78] = [
     ("POST", "/api/v1/redrives/{id}/pause"),
     ("POST", "/api/v1/redrives/{id}/resume"),
     ("POST", "/api/v1/redrives/{id}/start"),
+    ("POST", "/api/v1/resume/{token}"),
     ("POST", "/api/v1/rules"),
     ("POST", "/api/v1/rules/{id}/disable"),
     ("POST", "/api/v1/rules/{id}/enable"),
@@ -178,6 +182,7 @@ pub const WITHOUT_DATA: [(&str, &str); 78] = [
     ("POST", "/api/v1/schedules/{name}/pause"),
     ("POST", "/api/v1/schedules/{name}/resume"),
     ("POST", "/api/v1/schedules/{name}/run"),
+    ("POST", "/api/v1/signals"),
     ("POST", "/api/v1/tokens"),
     ("POST", "/api/v1/webhooks"),
     ("POST", "/api/v1/work/died"),

@@ -104,6 +104,7 @@ pub(crate) async fn amend(tx: &mut Transaction, amend: &Amend) -> Result<Amended
         jobs: &amend.jobs,
         operations: &operations,
         first: write(&edits, &found),
+        strict: Some(amend),
     };
     Ok(match operate::apply(tx, change).await? {
         ChangeAnswer::Done(operated) => Amended::Done { now, operated },

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use backstop_core::job::{NewJob, Operated, Operation};
 use backstop_core::{Fence, JobId, Refusal, Timestamp};
-use backstop_store::Submit;
+use backstop_store::{Amend, Submit};
 
 use crate::failure::SqlFailure;
 use crate::load;
@@ -22,7 +22,7 @@ pub(crate) async fn operate(
     operation: &Operation,
 ) -> Result<Answers, SqlFailure> {
     let operations: Vec<(JobId, &Operation)> = jobs.iter().map(|id| (*id, operation)).collect();
-    let change = Change { now: None, jobs: &[], operations: &operations, first: Vec::new() };
+    let change = Change { now: None, jobs: &[], operations: &operations, first: Vec::new(), strict: None };
     match apply(tx, change).await? {
         ChangeAnswer::Done(answers) => Ok(answers),
         // There is no job to refuse.
@@ -41,19 +41,21 @@ pub(crate) struct Change<'c> {
     pub(crate) operations: &'c [(JobId, &'c Operation)],
     /// Asked before anything of that is written.
     pub(crate) first: Vec<Request>,
+    /// The amendment that it is a part of, if that is strict.
+    pub(crate) strict: Option<&'c Amend>,
 }
 
 /// What became of it.
 pub(crate) enum ChangeAnswer {
     /// It is committed.
     Done(Answers),
-    /// A job is refused, and nothing is written.
+    /// A job or an operation is refused, and nothing is written.
     Refused { index: usize, refusal: Refusal },
 }
 
 /// Stores jobs, operates on others, and commits.
 pub(crate) async fn apply(tx: &mut Transaction, change: Change<'_>) -> Result<ChangeAnswer, SqlFailure> {
-    let Change { now, jobs: new, operations, first } = change;
+    let Change { now, jobs: new, operations, first, strict } = change;
     let mut set = tx.working_set(Timestamp::MIN);
     let shared = tx.shared.clone();
     let jobs: Vec<JobId> = operations.iter().map(|(id, _)| *id).collect();
@@ -77,7 +79,10 @@ pub(crate) async fn apply(tx: &mut Transaction, change: Change<'_>) -> Result<Ch
     if let Some((index, refusal)) = set.store_all(new)? {
         return Ok(ChangeAnswer::Refused { index, refusal });
     }
-    let answers = operations.iter().map(|(id, operation)| set.operate(*id, operation)).collect();
+    let answers: Answers = operations.iter().map(|(id, operation)| set.operate(*id, operation)).collect();
+    if let Some((index, refusal)) = strict.and_then(|amend| amend.first_unchanged(answers.iter().cloned())) {
+        return Ok(ChangeAnswer::Refused { index, refusal });
+    }
     let writes = set.into_writes();
     // What this process remembers of claims whose jobs have changed is old then.
     fences.retain(|fence| writes.claims.iter().any(|claim| claim.fence == *fence));

@@ -69,7 +69,7 @@ pub(crate) fn amend(tx: &mut WriteTransaction<'_>, amend: &Amend) -> Result<Amen
             return Ok(Amended::Conflict { drawer: edit.drawer, key: edit.key.clone() });
         }
     }
-    if amend.jobs.is_empty() {
+    if amend.jobs.is_empty() && !amend.strict {
         return apply(tx, amend);
     }
     tx.with_savepoint(|tx| apply(tx, amend), |amended| matches!(amended, Amended::Done { .. }))
@@ -86,7 +86,10 @@ fn apply(tx: &mut WriteTransaction<'_>, amend: &Amend) -> Result<Amended, Sqlite
         write(tx.conn, edit)?;
     }
     let operate = |(job, what): &_| operate::one(tx, *job, what);
-    let operated = amend.operations.iter().map(operate).collect::<Result<_, _>>()?;
+    let operated = amend.operations.iter().map(operate).collect::<Result<Vec<_>, _>>()?;
+    if let Some((index, refusal)) = amend.first_unchanged(operated.iter().cloned()) {
+        return Ok(Amended::Refused { index, refusal });
+    }
     Ok(Amended::Done { now: tx.now, operated })
 }
 

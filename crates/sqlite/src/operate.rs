@@ -2,8 +2,11 @@
 
 use backstop_core::job::{Operated, Operation, State};
 use backstop_core::{JobId, Refusal, event};
+use backstop_store::{Drawer, signal_document};
+use rusqlite::params;
 
 use crate::error::SqliteFailure;
+use crate::sql;
 use crate::submit::conflict;
 use crate::transaction::WriteTransaction;
 
@@ -39,6 +42,10 @@ pub(crate) fn one(
         return Ok(Ok(operated));
     }
     tx.save(&stored, &before)?;
+    if let Some((key, text)) = signal_document(id, operation, &stored.record) {
+        let values = params![Drawer::Steps.as_str(), key, &*text];
+        tx.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
+    }
     if let Some(run) = &operated.ended_run {
         tx.record_run(&stored, run)?;
     }

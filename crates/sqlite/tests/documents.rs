@@ -87,6 +87,7 @@ fn a_conflict_operates_on_nothing() {
     let submit = Submit { jobs: vec![NewJob::new(Spec::new(id, "work", "{}"))], atomic: true };
     block_on(store.submit(submit)).expect("stored");
     let pause = |expect| Amend {
+        strict: false,
         term: None,
         edits: vec![edit("plan", expect, "{}")],
         operations: vec![(id, Operation::Pause), (JobId::from_u128(2), Operation::Pause)],

@@ -38,6 +38,7 @@ pub mod query;
 pub mod run;
 pub mod run_limits;
 pub mod sharing;
+pub mod signals;
 pub mod steps;
 pub mod submit;
 pub mod summary;
@@ -178,6 +179,14 @@ macro_rules! conformance {
                 steps_go_with_their_job
                 steps_of_many_runs_are_stored_together
                 steps_survive_a_crash_and_a_reopening
+            ]
+            signals: [
+                a_parked_job_goes_on_when_its_signal_comes
+                a_signal_before_the_end_of_the_run_is_not_lost
+                a_signal_is_delivered_to_all_or_nothing_is_written
+                a_signal_for_an_earlier_hold_changes_nothing
+                a_paused_job_keeps_what_came
+                a_parked_head_keeps_its_line
             ]
             again: [
                 the_same_ending_is_answered_as_the_first_time

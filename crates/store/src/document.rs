@@ -71,11 +71,21 @@ pub enum Drawer {
     WorkflowKeys,
     /// Results of durable steps (W7), by [`Drawer::step`]. They are written by leases and go with their jobs.
     Steps,
+    /// Signals that are kept, or on their way (W10), under their tenant and their key.
+    Signals,
+    /// Ids of signals that were delivered (W10): the same one again is answered as the first was.
+    SignalIds,
+    /// Which jobs may wait for which signal (W10): an index of candidates, the record of each has the last word.
+    SignalWaits,
+    /// When somebody has to look at a signal or a wait again, in the order of time (W10).
+    SignalTimes,
+    /// How many signals are kept, by tenant (W10).
+    SignalCounts,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 31] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -102,6 +112,11 @@ impl Drawer {
         Self::WorkflowEnds,
         Self::WorkflowKeys,
         Self::Steps,
+        Self::Signals,
+        Self::SignalIds,
+        Self::SignalWaits,
+        Self::SignalTimes,
+        Self::SignalCounts,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -146,6 +161,11 @@ impl Drawer {
             Self::WorkflowEnds => "workflow_end",
             Self::WorkflowKeys => "workflow_key",
             Self::Steps => "step",
+            Self::Signals => "signal",
+            Self::SignalIds => "signal_id",
+            Self::SignalWaits => "signal_wait",
+            Self::SignalTimes => "signal_time",
+            Self::SignalCounts => "signal_count",
         }
     }
 }
@@ -282,6 +302,8 @@ pub struct Amend {
     pub operations: Vec<(JobId, Operation)>,
     /// Jobs that are stored, all or none, as [`WorkStore::submit`](crate::WorkStore::submit) does.
     pub jobs: Vec<NewJob>,
+    /// True when nothing is to be written unless every operation changes its job.
+    pub strict: bool,
 }
 
 impl Amend {
@@ -297,6 +319,22 @@ impl Amend {
             Some((actual, limit)) => Err(Error::TooMany { what: "the amendment", actual, limit }),
             None => Ok(()),
         }
+    }
+}
+
+impl Amend {
+    /// The first of the answers to its operations that keeps a strict one from being written.
+    #[must_use]
+    pub fn first_unchanged(
+        &self,
+        answers: impl IntoIterator<Item = Result<Operated, Refusal>>,
+    ) -> Option<(usize, Refusal)> {
+        let unchanged = |(index, answer): (usize, Result<Operated, Refusal>)| match answer {
+            Ok(operated) if operated.changed => None,
+            Ok(_) => Some((index, Refusal::MovedOn { job: self.operations.get(index)?.0 })),
+            Err(refusal) => Some((index, refusal)),
+        };
+        answers.into_iter().take_while(|_| self.strict).enumerate().find_map(unchanged)
     }
 }
 
@@ -317,7 +355,7 @@ pub enum Amended {
         /// The first such document.
         key: String,
     },
-    /// A job is refused: nothing was written.
+    /// A job is refused, or an operation of a [strict](Amend::strict) amendment: nothing was written.
     Refused {
         /// Which one.
         index: usize,

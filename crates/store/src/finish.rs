@@ -2,10 +2,21 @@
 
 use std::sync::Arc;
 
-use backstop_core::Lease;
-use backstop_core::job::{Ending, Progress, Remark, StepFact, StepWrite};
+use backstop_core::job::{Ending, Operation, Progress, Record, Remark, StepFact, StepWrite};
+use backstop_core::{JobId, Lease};
 
 use crate::Drawer;
+
+/// The document that keeps what a signal brought to a job whose record it has just changed (W10): its key and what it
+/// says.
+#[must_use]
+pub fn signal_document(job: JobId, operation: &Operation, record: &Record) -> Option<(String, Arc<str>)> {
+    let Operation::Signal { step: StepWrite { name, fact: StepFact::Done(text), .. }, .. } = operation else {
+        return None;
+    };
+    let position = record.step_history()?.position_of(name)?;
+    Some((Drawer::step(job, position), text.clone()))
+}
 
 /// The end of one run.
 #[derive(Debug, Clone)]

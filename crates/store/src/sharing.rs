@@ -57,6 +57,12 @@ impl KeyedJobs {
 #[derive(Debug, Default)]
 pub struct LastTurn(Mutex<HashMap<Arc<str>, Arc<str>>>);
 
+impl Clone for LastTurn {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+    }
+}
+
 impl LastTurn {
     /// Whose turn was the last one in a queue.
     #[must_use]

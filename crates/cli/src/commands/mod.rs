@@ -24,6 +24,7 @@ pub(crate) mod queue;
 pub(crate) mod redrive;
 pub(crate) mod rule;
 pub(crate) mod schedule;
+pub(crate) mod signal;
 pub(crate) mod token;
 mod unserved;
 pub(crate) mod up;
@@ -49,6 +50,7 @@ pub(crate) async fn run(command: CliCommand, app: &App) -> Result<Exit, Problem>
         CliCommand::Workflow(command) => workflow::run(command, app).await,
         CliCommand::Batch(command) => batch::run(command, app).await,
         CliCommand::Schedule(command) => schedule::run(*command, app).await,
+        CliCommand::Signal(command) => signal::run(command, app).await,
         CliCommand::Dead(command) => dead::run(command, app).await,
         CliCommand::Archive(command) => archive::run(command, app).await,
         CliCommand::Alert(command) => alert::run(command, app).await,

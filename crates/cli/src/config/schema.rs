@@ -307,6 +307,14 @@ pub(crate) const FILE: &[ConfigKey] = &[
     key("limits", KeyShape::SectionAndNamed(LIMITS, RUN_LIMIT)),
     key("schedules", KeyShape::Named(SCHEDULE)),
     key(
+        "signals",
+        KeyShape::Section(&[
+            value("keep", ValueKind::Span),
+            value("keep_ms", ValueKind::Millis),
+            value("max_kept", ValueKind::Count),
+        ]),
+    ),
+    key(
         "retention",
         KeyShape::Section(&[
             value("succeeded", ValueKind::Span),

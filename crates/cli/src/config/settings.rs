@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::limits::RunLimit;
-use backstop::{Config, Limits, QueueConfig};
+use backstop::{Config, Limits, QueueConfig, SignalSettings};
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::StandardRedactor;
 use backstop_core::job::Aging;
@@ -223,6 +223,7 @@ impl Settings {
             (["retention", "workflows"], value) => self.engine.retirement.workflows = kept(value),
             (["retention", "incidents"], value) => self.engine.retirement.incidents = kept(value),
             (["retention", "queues"], value) => self.engine.retirement.queues = kept(value),
+            (["signals", word], value) => take_signals(&mut self.engine.signals, word, value),
             (["server", "audit_retention"], PlainValue::Span(span)) => {
                 self.engine.audit_retention = Some(*span)
             }
@@ -348,6 +349,8 @@ impl Settings {
             ("workers.processes".to_owned(), json!(self.scale.processes.to_string())),
             ("workers.scale_up_after".to_owned(), json!(exact(self.scale.up_after))),
             ("workers.scale_down_after".to_owned(), json!(exact(self.scale.down_after))),
+            ("signals.keep".to_owned(), json!(exact(self.engine.signals.keep))),
+            ("signals.max_kept".to_owned(), json!(self.engine.signals.max_kept)),
             ("alerts.gap".to_owned(), json!(exact(self.engine.alerts.gap))),
             ("alerts.log".to_owned(), json!(false)),
             ("handlers.command.allow".to_owned(), json!([])),
@@ -501,5 +504,16 @@ pub(crate) fn without_credentials(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
         _ => url.to_owned(),
+    }
+}
+
+fn take_signals(signals: &mut SignalSettings, word: &str, value: &PlainValue) {
+    match (word, value) {
+        ("keep", PlainValue::Span(span)) => signals.keep = *span,
+        ("max_kept", PlainValue::Count(most)) => {
+            signals.max_kept = usize::try_from(*most).unwrap_or(usize::MAX);
+        }
+        // The file was checked before.
+        _ => {}
     }
 }

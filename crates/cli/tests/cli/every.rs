@@ -14,7 +14,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 88] = [
+const LINES: [&str; 90] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -59,6 +59,8 @@ const LINES: [&str; 88] = [
     "schedule run night",
     "schedule backfill night --from 2026-01-01T00:00:00Z --to 2026-01-03T00:00:00Z",
     "schedule delete night",
+    "signal send approved --payload {} --id s1",
+    "signal list",
     "circuit open smtp --for 5min",
     "circuit list",
     "circuit show smtp",

@@ -1,22 +1,20 @@
 //! What a job waits for that has not started.
 
 use super::{ExplainContext, ExplainRelated, Sentences, WorkerPause, plural};
-use crate::job::{JobView, LinePlace, State, WaitDetail, WaitReason};
+use crate::job::{JobView, LinePlace, PartOf, SignalWait, State, WaitDetail, WaitReason};
 use crate::run_limit::RunLimitView;
 
 /// Why a job that has not started waits, and what lets it go. The first reason that holds is told.
 pub(super) fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Sentences {
     let (spec, record) = (&view.job.spec, &view.record);
+    if let Some(sentences) = record.signal_wait().map(for_signal) {
+        return sentences;
+    }
     if let Some(key) = spec.ordering_key.as_deref().filter(|_| record.state == State::Waiting) {
         return in_line(key, around.line);
     }
     if let Some(part) = spec.part_of().filter(|_| record.state == State::Waiting) {
-        let step = part.node.as_deref().unwrap_or_default();
-        return (
-            format!("it is the step `{step}` of workflow {}, and waits for the steps before it", part.id),
-            "it is released when they have ended as it asks, and canceled when they cannot any more".into(),
-            None,
-        );
+        return in_workflow(part);
     }
     // Before its time: between two offers to workers without the fix it only seems to wait for that.
     if let Some(needs) = record.needs().filter(|_| around.workers_with_code == 0 && !around.queue_paused) {
@@ -74,6 +72,26 @@ pub(super) fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainR
         return sentences;
     }
     ("it is due and waits for a free slot".into(), "the next free worker takes it".into(), None)
+}
+
+/// Why a job waits for other steps of its workflow (W1).
+fn in_workflow(part: &PartOf) -> Sentences {
+    let step = part.node.as_deref().unwrap_or_default();
+    (
+        format!("it is the step `{step}` of workflow {}, and waits for the steps before it", part.id),
+        "it is released when they have ended as it asks, and canceled when they cannot any more".into(),
+        None,
+    )
+}
+
+/// Why a job waits for a signal (W10).
+fn for_signal(wait: &SignalWait) -> Sentences {
+    let SignalWait { signal, until, .. } = wait;
+    (
+        format!("it waits for the signal `{signal}`"),
+        format!("`backstop signal send {signal}` lets it go on; at {until} it goes on without"),
+        Some(*until),
+    )
 }
 
 /// Why a job waits for the circuit of its dependency (H3).

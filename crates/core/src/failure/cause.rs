@@ -52,6 +52,7 @@ causes! {
     NoPermit    "no_permit"    None     "No permit of a pool was free.",
     LockHeld    "lock_held"    None     "Another run held the single-instance lock.",
     Snoozed     "snoozed"      None     "The handler asked to run again later.",
+    Waiting     "waiting"      None     "The handler waits for a signal.",
     Canceled    "canceled"     None     "A person or the handler itself canceled it.",
     LeaseLost   "lease_lost"   None     "The lease passed on while the worker was alive.",
     Signature   "signature"    None     "The signature was missing or wrong.",

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Cause, TerminalReason};
-use crate::job::Trigger;
-use crate::time::millis;
+use crate::job::{SignalWait, Trigger};
+use crate::time::{Timestamp, millis};
 
 /// Where a job goes when its run has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,15 @@ pub enum Verdict {
         #[cfg_attr(feature = "openapi", schema(value_type = u64))]
         delay: Duration,
     },
+    /// It waits for a signal, uncharged (W10).
+    Wait {
+        /// The key of the signal.
+        signal: String,
+        /// The name of the step that keeps what comes.
+        step: String,
+        /// When it goes on without one.
+        until: Timestamp,
+    },
     /// It is a dead letter.
     Dead {
         /// Why.
@@ -49,6 +58,7 @@ impl Verdict {
             Self::Succeed => Trigger::Succeed,
             Self::Retry { .. } => Trigger::Retry,
             Self::Defer { .. } => Trigger::Return,
+            Self::Wait { .. } => Trigger::Hold,
             Self::Dead { .. } => Trigger::Die,
             Self::Cancel { .. } => Trigger::Cancel,
         }
@@ -61,6 +71,7 @@ impl Verdict {
             Self::Succeed => "succeed",
             Self::Retry { .. } => "retry",
             Self::Defer { .. } => "defer",
+            Self::Wait { .. } => "wait",
             Self::Dead { .. } => "dead",
             Self::Cancel { .. } => "cancel",
         }
@@ -69,7 +80,7 @@ impl Verdict {
     /// True when no run will follow by itself.
     #[must_use]
     pub const fn is_final(&self) -> bool {
-        !matches!(self, Self::Retry { .. } | Self::Defer { .. })
+        !matches!(self, Self::Retry { .. } | Self::Defer { .. } | Self::Wait { .. })
     }
 }
 
@@ -109,6 +120,16 @@ impl Decision {
     pub fn canceled(reason: &str) -> Self {
         let mut decision = Self { verdict: Verdict::Cancel { reason: reason.to_owned() }, trace: Vec::new() };
         decision.note("canceled", reason);
+        decision
+    }
+
+    /// The run ends and its job waits for a signal (W10).
+    #[must_use]
+    pub fn waiting(wait: &SignalWait) -> Self {
+        let SignalWait { signal, step, until } = wait.clone();
+        let mut decision = Self::started_for(Cause::Waiting);
+        decision.note("signal", format!("waits for `{signal}` until {until}; not charged"));
+        decision.verdict = Verdict::Wait { signal, step, until };
         decision
     }
 

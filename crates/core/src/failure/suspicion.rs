@@ -63,7 +63,8 @@ const fn came_to_its_end(cause: Cause) -> bool {
         | Cause::Panic
         | Cause::Rejected
         | Cause::RateLimited
-        | Cause::Snoozed => true,
+        | Cause::Snoozed
+        | Cause::Waiting => true,
         Cause::Crash
         | Cause::Interrupted
         | Cause::CircuitOpen

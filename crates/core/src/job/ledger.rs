@@ -74,6 +74,7 @@ impl Attempt {
                 // Stored to the millisecond.
                 delay.as_millis() == again.as_millis()
             }
+            (Verdict::Wait { signal, .. }, Verdict::Wait { signal: again, .. }) => signal == again,
             // A person's cancel has checks of its own: it is not what the run said.
             (Verdict::Cancel { reason }, Verdict::Cancel { reason: again }) => {
                 let first = |decision: &Decision| decision.trace.first().map(|check| check.check.clone());

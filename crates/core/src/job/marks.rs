@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LogLines, Record, StepHistory, WorkflowMark};
+use super::{LogLines, Record, SignalWait, StepHistory, WorkflowMark};
 use crate::failure::Fingerprint;
 use crate::time::Timestamp;
 
@@ -40,6 +40,9 @@ pub struct Marks {
     /// What is stored of its steps and effects (W7, W8); it stays as long as the job.
     #[serde(default, skip_serializing_if = "StepHistory::is_empty")]
     pub steps: StepHistory,
+    /// The signal that it waits for (W10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<SignalWait>,
 }
 
 /// The latest alert about a job.

@@ -22,6 +22,8 @@ mod reads;
 mod record;
 mod remark;
 mod retention;
+mod signal;
+mod signal_wait;
 mod spec;
 mod state;
 mod steps;
@@ -53,6 +55,7 @@ pub use reads::{AttemptJson, JobJson};
 pub use record::{Hold, Operated, Operation, Progress, Record, Stale, Unclaimable};
 pub use remark::{LogLines, Remark};
 pub use retention::Retention;
+pub use signal_wait::{SignalAnswer, SignalWait, signal_of_step, signal_step};
 pub use spec::{Callback, Header, NewJob, OnConflict, Spec, Start, StoredJob};
 pub use state::{State, UnknownState};
 pub use steps::{

@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attempt, Ending, Marks, PartOf, PausedFrom, PlanId, Spec, State, StoredJob, Trigger, next};
+use super::{
+    Attempt, Ending, Marks, PartOf, PausedFrom, PlanId, SignalWait, Spec, State, StepWrite, StoredJob,
+    Trigger, next,
+};
 use crate::failure::{Cause, Decision, TerminalReason, Verdict};
 use crate::id::{Fence, JobId, Lease, WorkerId};
 use crate::refusal::Refusal;
@@ -118,6 +121,17 @@ pub enum Operation {
     Retry,
     /// Let it run: what it waited for in its workflow is there (W1).
     Release,
+    /// Hand it what it waits for, or tell it that the time is up (W10).
+    Signal {
+        /// The hold under which it began to wait: any other is none of this signal's business.
+        fence: Fence,
+        /// The key of the signal.
+        signal: String,
+        /// True when the time is up and nobody sent one.
+        timed_out: bool,
+        /// The step that keeps it, with what comes.
+        step: StepWrite,
+    },
     /// Call it off because it cannot run in its workflow any more (W2, W4).
     PassBy {
         /// Why.
@@ -343,6 +357,13 @@ impl Record {
                 self.run_at = now.after(*delay);
                 self.wait_for_start(spec);
             }
+            Verdict::Wait { signal, step, until } => {
+                self.park(
+                    spec,
+                    SignalWait { signal: signal.clone(), step: step.clone(), until: *until },
+                    now,
+                );
+            }
             Verdict::Dead { reason } => {
                 self.finished_at = Some(now);
                 self.reason = Some(*reason);
@@ -373,7 +394,7 @@ impl Record {
     }
 
     /// A handed-back job keeps the moment it may not start after; waiting again counts again.
-    fn wait_for_start(&mut self, spec: &Spec) {
+    pub(super) fn wait_for_start(&mut self, spec: &Spec) {
         let deferral = spec.deferred_until(self.deferred_since());
         self.expires_at = spec.start_by(self.run_at).into_iter().chain(deferral).min();
     }
@@ -429,6 +450,7 @@ impl Record {
             Operation::Resume => self.resume(job),
             Operation::Retry => self.retry(job, now),
             Operation::Release => self.release(job, now),
+            Operation::Signal { fence, step, .. } => self.answer_wait(job, *fence, step, now),
             Operation::PassBy { cause } => {
                 let operated = self.cancel(cause.as_str(), now);
                 if operated.changed {
@@ -451,7 +473,7 @@ impl Record {
         }
     }
 
-    fn answer(&self, changed: bool) -> Operated {
+    pub(super) fn answer(&self, changed: bool) -> Operated {
         Operated { changed, state: self.state, ended_run: None }
     }
 
@@ -535,6 +557,7 @@ impl Record {
             marks.plan = None;
             marks.needs = None;
             marks.deferred_since = None;
+            marks.signal = None;
         });
         Ok(self.answer(true))
     }

@@ -175,6 +175,12 @@ impl StepHistory {
         self.0.iter().enumerate().filter(done).map(|(at, mark)| (position(at), mark))
     }
 
+    /// Where the step of this name is.
+    #[must_use]
+    pub fn position_of(&self, name: &str) -> Option<u32> {
+        self.0.iter().position(|mark| mark.name == name).map(position)
+    }
+
     /// Effects of which nobody knows whether they happened.
     pub fn unknown(&self) -> impl Iterator<Item = &StepMark> {
         self.0.iter().filter(|mark| mark.state == StepState::Unknown)

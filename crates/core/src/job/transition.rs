@@ -109,7 +109,7 @@ pub const fn next(state: State, trigger: Trigger) -> Result<State, IllegalTransi
         (Paused, Trigger::Resume { into }) => Ok(into.state()),
         (Failed, Trigger::Redrive) => Ok(Pending),
         (Pending | Waiting, Trigger::Expire) => Ok(Failed),
-        (Pending, Trigger::Hold) => Ok(Waiting),
+        (Pending | Running, Trigger::Hold) => Ok(Waiting),
         (Waiting, Trigger::Release) => Ok(Pending),
         _ => Err(IllegalTransition { state, trigger }),
     }
@@ -167,7 +167,7 @@ mod tests {
         (Trigger::Resume { into: PausedFrom::Waiting }, "....W.."),
         (Trigger::Redrive,                           "...P..."),
         (Trigger::Expire,                            "F.....F"),
-        (Trigger::Hold,                              "W......"),
+        (Trigger::Hold,                              "WW....."),
         (Trigger::Release,                           "......P"),
     ];
 

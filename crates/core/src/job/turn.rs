@@ -6,6 +6,9 @@ impl Record {
     /// Its turn has come: it is the head of its line and waits for nothing but its time and a worker (L21). A person
     /// who has paused it meanwhile keeps it back as a pending job. Answers whether it was in a line.
     pub fn take_turn(&mut self) -> bool {
+        if self.signal_wait().is_some() {
+            return false;
+        }
         if let Ok(state) = next(self.state, Trigger::Release) {
             self.state = state;
             return true;
@@ -17,9 +20,14 @@ impl Record {
         in_line
     }
 
-    /// True while it waits for its turn, paused or not (L21).
+    /// True while it waits for its turn, paused or not (L21). One that waits for a signal has had its turn (W10).
     #[must_use]
     pub fn is_in_line(&self) -> bool {
+        self.is_waiting() && self.signal_wait().is_none()
+    }
+
+    /// True while something else than a worker is missing, paused or not.
+    pub(super) fn is_waiting(&self) -> bool {
         let paused = self.state == State::Paused && self.paused_from == Some(PausedFrom::Waiting);
         self.state == State::Waiting || paused
     }

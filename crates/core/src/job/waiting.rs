@@ -26,6 +26,8 @@ pub enum WaitReason {
     Circuit,
     /// The steps before it in its workflow (W1).
     Workflow,
+    /// A signal (W10).
+    Signal,
     /// A worker whose code knows it (H10).
     Code,
 }
@@ -36,8 +38,8 @@ pub enum WaitReason {
 pub struct WaitDetail {
     /// What kind of thing is missing.
     pub reason: WaitReason,
-    /// Which one: the ordering key, the limit, the name, the pool, the dependency, the workflow, or the kind that
-    /// nobody knows.
+    /// Which one: the ordering key, the limit, the name, the pool, the dependency, the workflow, the signal, or
+    /// the kind that nobody knows.
     pub key: String,
     /// The job that has what this one waits for; only where one job is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,6 +66,10 @@ impl JobView {
     #[must_use]
     pub fn waiting_for(&self) -> Option<WaitDetail> {
         let spec = &self.job.spec;
+        if let Some(wait) = self.record.signal_wait().filter(|_| self.record.state == State::Waiting) {
+            let (reason, key, until) = (WaitReason::Signal, wait.signal.clone(), Some(wait.until));
+            return Some(WaitDetail { reason, key, holder: None, until, position: None });
+        }
         let (reason, key) = match (&spec.ordering_key, self.record.state) {
             (Some(key), State::Waiting) => (WaitReason::OrderingKey, key.to_string()),
             (None, State::Waiting) if spec.part_of().is_some() => {

@@ -27,6 +27,7 @@ use super::role::CHILD;
 use super::settings::RunLimits;
 use super::{link, memory};
 use crate::context::Run;
+use crate::job_signals::wait;
 use crate::outcome::{Failed, Reply};
 use crate::parts::EngineParts;
 
@@ -416,6 +417,9 @@ async fn answer(parts: &EngineParts, run: &Run, call: StoreCall) -> Result<CallA
                 CallAnswer::StepResults { now: page.now, items, more: page.more }
             })
         }
+        StoreCall::Wait(request) => wait::begin(parts, run.lease, run.job.spec.tenant(), &request)
+            .await
+            .map(|start| CallAnswer::Waits(start.ok())),
     };
     answer.map_err(|error| CallError::new(&store.info().location, &error))
 }

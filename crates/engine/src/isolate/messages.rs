@@ -11,6 +11,7 @@ use backstop_store::{Error as StoreError, Submitted};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::job_signals::wait::{WaitRequest, WaitStart};
 use crate::outcome::{Failed, Reply};
 use crate::workflows::inputs::Inputs;
 
@@ -72,6 +73,8 @@ pub(super) enum StoreCall {
     Step(StepWrite),
     /// Results of its steps that are stored, behind this key.
     StepResults(Option<String>),
+    /// It is about to wait for a signal (W10).
+    Wait(WaitRequest),
 }
 
 /// What the store says to a [`StoreCall`].
@@ -88,6 +91,8 @@ pub(super) enum CallAnswer {
         items: Vec<(String, Arc<str>)>,
         more: bool,
     },
+    /// How a wait begins; none when the lease is stale.
+    Waits(Option<WaitStart>),
 }
 
 /// A [`Submitted`].

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use backstop_core::Lease;
 use backstop_core::failure::{Cause, Failure};
-use backstop_store::StoreInfo;
+use backstop_core::job::Stale;
+use backstop_store::{Answer, StoreInfo};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::Value;
 use tokio::net::UnixStream;
@@ -19,6 +21,7 @@ use super::messages::{ChildMessage, IsolatedReply, IsolatedRun, WorkerMessage};
 use super::store::{Calls, child_store};
 use crate::context::Run;
 use crate::engine::Backstop;
+use crate::job_signals::wait::{WaitRequest, WaitStart};
 use crate::outcome::{Failed, Reply};
 use crate::run::children::ChildJobs;
 use crate::run::listener::RunListener;
@@ -133,5 +136,9 @@ impl RunListener for Calls {
 
     fn published(&self, name: &str, data: Value) {
         self.say(&ChildMessage::Publish(name.to_owned(), data));
+    }
+
+    fn waits(&self, lease: Lease, request: WaitRequest) -> Answer<'_, Result<WaitStart, Stale>> {
+        Box::pin(self.begin_wait(lease, request))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use backstop_core::job::{NewJob, Remark, Stale};
-use backstop_core::{Refusal, Timestamp};
+use backstop_core::{Lease, Refusal, Timestamp};
 use backstop_store::{
     Answer, Document, DocumentRange, Documents, Drawer, Error, Layer, ModelStore, Note, Store, StoreInfo,
     Submit, Submitted,
@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::link::MessageWriter;
 use super::messages::{CallAnswer, CallError, ChildMessage, StoreCall, SubmitRefusal};
+use crate::job_signals::wait::{WaitRequest, WaitStart};
 
 type WaitingCall = oneshot::Sender<Result<CallAnswer, CallError>>;
 
@@ -38,6 +39,18 @@ impl Calls {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&call);
         if let Some(waiting) = waiting {
             let _ = waiting.send(answer);
+        }
+    }
+
+    /// Begins to wait for a signal (W10).
+    pub(super) async fn begin_wait(
+        &self,
+        lease: Lease,
+        request: WaitRequest,
+    ) -> Result<Result<WaitStart, Stale>, Error> {
+        match self.ask(StoreCall::Wait(request)).await? {
+            CallAnswer::Waits(start) => Ok(start.ok_or(Stale { job: lease.job, fence: lease.fence })),
+            other => unexpected(other),
         }
     }
 

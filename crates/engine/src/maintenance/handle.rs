@@ -10,7 +10,9 @@ use tokio::task::JoinHandle;
 use super::perform::DutyParts;
 use super::running::{MaintenanceSlot, RunningMaintenance};
 use super::state::{MaintenanceState, SHORTEST_LEASE};
-use super::{alert_loop, counts, leadership_loop, lines, redrive, rescue, schedules, upkeep, workflows};
+use super::{
+    alert_loop, counts, leadership_loop, lines, redrive, rescue, schedules, signals, upkeep, workflows,
+};
 use crate::config::WorkerTimes;
 use crate::engine::Backstop;
 use crate::loops::{Health, HealthWatch, LoopHeartbeat, Loops};
@@ -128,6 +130,9 @@ fn start_loops(parts: &DutyParts, lease: Duration) -> RunningMaintenance {
         }),
         starter.supervise("schedules", |parts, state, heartbeat| async move {
             schedules::run(&parts.engine, &state, &heartbeat).await;
+        }),
+        starter.supervise("signals", |parts, state, heartbeat| async move {
+            signals::run(&parts.engine, &state, &heartbeat).await;
         }),
         starter.supervise("workflows", |parts, state, heartbeat| async move {
             workflows::run(&parts.engine, &state, &heartbeat).await;

@@ -2,9 +2,10 @@
 //!
 //! Every process that serves the store takes part, with a worker in it or not: [`handle`] starts the loops, once for
 //! each engine. [`leadership_loop`] asks for what somebody has to lead all the time; [`rescue`], [`redrive`],
-//! [`counts`], [`lines`], [`schedules`] and [`workflows`] do it while they lead. [`upkeep`] leads the rest for as long
-//! as it takes, and tells the store what queues let in ([`gates`]); what each duty is stands in [`perform`]. Nothing
-//! that takes long holds up a rescue. [`died`] is for whoever has seen a process die, and needs no leader.
+//! [`counts`], [`lines`], [`schedules`], [`signals`] and [`workflows`] do it while they lead. [`upkeep`] leads the rest
+//! for as long as it takes, and tells the store what queues let in ([`gates`]); what each duty is stands in
+//! [`perform`]. Nothing that takes long holds up a rescue. [`died`] is for whoever has seen a process die, and needs no
+//! leader.
 
 mod alert;
 mod alert_loop;
@@ -28,6 +29,7 @@ mod retire;
 mod retirement_line;
 pub(crate) mod running;
 mod schedules;
+mod signals;
 mod state;
 mod unled;
 mod upkeep;

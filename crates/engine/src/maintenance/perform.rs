@@ -13,6 +13,7 @@ use super::{
 };
 use crate::circuits;
 use crate::engine::Backstop;
+use crate::job_signals::due;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 use crate::remote::{Remote, suspect};
@@ -103,8 +104,9 @@ async fn perform(
         Duty::Redrive => redrive::redrive(engine, term, heartbeat).await.map(drop),
         Duty::Count => {
             counts::fold(store, heartbeat).await?;
-            // Whoever leads the counts also looks after lines and workflows.
+            // Whoever leads the counts also looks after lines, signals and workflows.
             lines::advance(store, heartbeat).await?;
+            due::look(engine, Some(heartbeat)).await?;
             workflows::advance(engine, heartbeat).await
         }
         Duty::Schedule => schedules::fire(engine, term, &mut None, heartbeat).await.map(drop),

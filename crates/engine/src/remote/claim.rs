@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Remote;
 use super::finish::RemoteEnding;
+use super::signals;
 use super::suspect::SuspectTurn;
 use super::taken::Taken;
 use super::work::{Grant, Handed, WorkRequest};
@@ -303,7 +304,8 @@ impl Remote {
                     let mut handed = handed(request, one, claimed.now.after(left), claimed.now);
                     handed.grant.circuit = circuit;
                     handed.view.job.spec.payload = given.payload;
-                    (handed.inputs, handed.steps) = (given.inputs, given.steps);
+                    (handed.steps, handed.signals) = signals::parted(given.steps);
+                    handed.inputs = given.inputs;
                     taken.jobs.push(handed);
                 }
                 Err(failed) => refused.push(self.refuse(request, one, failed).await),
@@ -423,7 +425,7 @@ fn handed(
         result: None,
         warning: None,
     };
-    Handed { view, grant, expires_at, inputs: BTreeMap::new(), steps: Vec::new() }
+    Handed { view, grant, expires_at, inputs: BTreeMap::new(), steps: Vec::new(), signals: BTreeMap::new() }
 }
 
 /// Waits for a wake-up, and says whether one came.

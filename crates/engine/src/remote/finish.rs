@@ -62,7 +62,8 @@ impl Remote {
                 news.extend(self.news(&result, spec).map(|news| (place, news)));
                 self.note_call(&result, spec);
                 let kind = spec.kind.to_string();
-                let ending = self.ending(result, detail).await;
+                let wait = self.begin_wait(&result, spec, &detail.view.record).await?;
+                let ending = self.ending(result, detail, wait).await;
                 let cause = ending.finish.ending.cause;
                 ends.push((place, RemoteRunEnd { batch: lease.worker, kind, cause }));
                 first.push((place, ending));
@@ -164,13 +165,14 @@ impl Remote {
         Ok(all)
     }
 
-    async fn ending(&self, result: Finished, detail: JobDetail) -> RemoteEnding {
+    async fn ending(&self, result: Finished, detail: JobDetail, wait: Option<Box<Failed>>) -> RemoteEnding {
         let Finished { grant, ended, logs } = result;
         let output = self.output(&detail.view.record, &logs);
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
         let first = record.runs == 1;
         let suspect = (record.crashes > 0).then(|| Box::new((job.clone(), record.clone())));
-        let ending = self.end(job, record, reply(ended), output, grant.code_version).await;
+        let reply = wait.map_or_else(|| reply(ended), |wait| Reply(Err(wait)));
+        let ending = self.end(job, record, reply, output, grant.code_version).await;
         RemoteEnding { finish: Finish { lease: grant.lease, ending }, first, suspect }
     }
 
@@ -181,8 +183,9 @@ impl Remote {
         let rules = rules.in_force(&**store).await;
         let output = self.output(&detail.view.record, &logs);
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
-        let handler_end =
-            HandlerEnd { job, record, reply: reply(ended), output, code_version: grant.code_version };
+        let wait = self.repeated_wait(&ended, &record);
+        let reply = wait.map_or_else(|| reply(ended), |wait| Reply(Err(wait)));
+        let handler_end = HandlerEnd { job, record, reply, output, code_version: grant.code_version };
         let concluded = conclude(config, &rules, handler_end, |_, _| HookAnswer::default());
         Finish { lease: grant.lease, ending: concluded.ending }
     }
@@ -223,6 +226,10 @@ fn reply(ended: Ended) -> Reply {
         Ended::RateLimited { delay } => {
             let message = format!("a dependency asks to wait for {delay:?}");
             Failure::new(Cause::RateLimited, "RateLimited", message).retry_in(delay)
+        }
+        // What it waits for was found out before.
+        Ended::Waiting { signal, .. } => {
+            Failure::new(Cause::Waiting, "Waiting", format!("waits for `{signal}`"))
         }
         Ended::Interrupted => Failure::new(Cause::Interrupted, "Interrupted", "the worker stops"),
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Failure};
-use backstop_core::job::{MOST_STEPS, Stale, StepFact, StepHistory, StepWrite};
+use backstop_core::job::{MOST_STEPS, Stale, StepFact, StepHistory, StepWrite, signal_of_step};
 use backstop_core::{Refusal, admit};
 use backstop_store::{ClaimedJob, Drawer, Note};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Grant, Remote};
 use crate::error::OperateError;
 use crate::outcome::Failed;
-use crate::run::steps::stored_results;
+use crate::run::steps::{NAME_OF_A_SIGNAL, stored_results};
 use crate::sealing;
 
 impl Remote {
@@ -29,6 +29,9 @@ impl Remote {
     ) -> Result<Result<(), Stale>, OperateError> {
         let (config, lease) = (&self.parts.config, grant.lease);
         admit::name("name", name, &config.limits)?;
+        if signal_of_step(name).is_some() {
+            return Err(Refusal::invalid("name", NAME_OF_A_SIGNAL).into());
+        }
         let text = result.to_string();
         let (actual, limit) = (text.len(), config.limits.result_bytes);
         if actual > limit {
@@ -48,8 +51,8 @@ impl Remote {
         Ok(self.note(Note::step(lease, write)).await?)
     }
 
-    /// The stored results of a claimed job in the order of their calls, opened if they are sealed. Most jobs have none,
-    /// and nothing is asked for them.
+    /// The stored results of a claimed job in the order of their calls, opened if they are sealed, those of its waits
+    /// for signals among them. Most jobs have none, and nothing is asked for them.
     pub(super) async fn steps_of(&self, claimed: &ClaimedJob) -> Result<Vec<(String, Value)>, Box<Failed>> {
         let Some(history) = claimed.record.step_history() else { return Ok(Vec::new()) };
         let job = claimed.lease.job;

@@ -91,6 +91,8 @@ pub struct Handed {
     pub inputs: BTreeMap<String, Value>,
     /// Results of its steps that are stored, by name, in the order of their calls (W7).
     pub steps: Vec<(String, Value)>,
+    /// What its waits came to, by the key of the signal; null after the time was up (W10).
+    pub signals: BTreeMap<String, Value>,
 }
 
 /// How a remote worker says that a run ended.
@@ -122,6 +124,13 @@ pub enum Ended {
     RateLimited {
         /// How much later.
         delay: Duration,
+    },
+    /// The job waits for a signal, at no cost (W10).
+    Waiting {
+        /// The key of the signal.
+        signal: String,
+        /// How long at most; none for as long as any job may be put off.
+        timeout: Option<Duration>,
     },
     /// The worker stops and hands the job back, at no cost (L18).
     Interrupted,

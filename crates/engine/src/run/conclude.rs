@@ -7,7 +7,7 @@ use backstop_core::failure::{
     Cause, Decision, DecisionInput, Failure, HookAnswer, RuleAction, RuleId, RuleInput, RuleSet, Verdict,
     decide,
 };
-use backstop_core::job::{CallbackInput, Ending, FailureRecord, Record, StoredJob};
+use backstop_core::job::{CallbackInput, Ending, FailureRecord, Record, SignalWait, StoredJob};
 use serde_json::Value;
 
 use crate::config::Config;
@@ -48,12 +48,13 @@ pub(crate) fn conclude(
     let HandlerEnd { job, record, reply, output, code_version } = handler_end;
     let mut concluded = match reply.0 {
         Ok(value) => DecidedEnding::plain(succeeded(config, &job, value)),
-        Err(failed) => match failed.unserializable {
-            Some(warning) => {
+        Err(failed) => match (failed.unserializable.clone(), &failed.wait) {
+            (Some(warning), _) => {
                 let warning = sanitize(&*config.redactor, &warning, config.limits.error_chars);
                 DecidedEnding::plain(with_warning(succeeded(config, &job, None), warning))
             }
-            None => {
+            (None, Some(wait)) => DecidedEnding::plain(waiting(&job, wait)),
+            (None, None) => {
                 let failed = without_secrets(config, &job, failed);
                 let hook = if failed.failure.cause.charges_attempt() {
                     ask(record.attempt.saturating_add(1), &failed.failure)
@@ -120,6 +121,11 @@ fn succeeded(config: &Config, job: &StoredJob, value: Option<Value>) -> Ending {
     let mut ending = Ending::plain(job.spec.header(), Cause::Succeeded, Decision::succeeded());
     (ending.result, ending.warning) = keep(config, job, value);
     ending
+}
+
+/// The end of a run that waits for a signal: nobody failed, and no rule is asked (W10).
+fn waiting(job: &StoredJob, wait: &SignalWait) -> Ending {
+    Ending::plain(job.spec.header(), Cause::Waiting, Decision::waiting(wait))
 }
 
 /// A result within the limit is kept, sealed if it must be (E12); a larger one becomes a warning (L6).

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
+use backstop_core::Lease;
+use backstop_core::job::Stale;
+use backstop_store::Answer;
 use serde_json::Value;
+
+use crate::job_signals::wait::{WaitRequest, WaitStart};
 
 /// See the module.
 pub(crate) trait RunListener: Send + Sync {
@@ -14,4 +19,6 @@ pub(crate) trait RunListener: Send + Sync {
     fn completes(&self);
     /// It publishes an event (E6).
     fn published(&self, name: &str, data: Value);
+    /// It is about to wait for a signal (W10).
+    fn waits(&self, lease: Lease, request: WaitRequest) -> Answer<'_, Result<WaitStart, Stale>>;
 }

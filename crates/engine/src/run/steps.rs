@@ -6,21 +6,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backstop_core::failure::{Cause, Failure};
-use backstop_core::job::{MOST_STEPS, StepFact, StepReplay, StepWrite};
+use backstop_core::job::{
+    MOST_STEPS, SignalWait, Stale, StepFact, StepReplay, StepWrite, signal_of_step, signal_step,
+};
 use backstop_core::{JobId, Refusal, admit};
 use backstop_store::{Answer, DocumentRange, Drawer, Error as StoreError, Note, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::write::refused_for_good;
 use crate::context::Run;
 use crate::error::StepError;
+use crate::job_signals::wait::{self, WaitRequest, WaitStart};
 use crate::outcome::{Failed, Reply};
 use crate::sealing;
 
 /// Documents that are read at once.
 const PAGE: usize = 100;
+
+/// Why a step cannot be called like a wait (W10).
+pub(crate) const NAME_OF_A_SIGNAL: &str = "names that begin with `signal:` are those of waits for signals";
 
 /// Waits between two tries to reach a store that is away: the first and the longest.
 const WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
@@ -32,6 +39,8 @@ pub(crate) struct RunSteps {
     calls: Mutex<Vec<String>>,
     /// Why the run cannot go well, whatever its handler says.
     problem: Mutex<Option<Box<Failure>>>,
+    /// What the run waits for (W10): it ends with that, whatever its handler says.
+    wait: Mutex<Option<SignalWait>>,
     /// Results of earlier runs by key, read when the first of them is needed.
     stored: OnceCell<HashMap<String, Arc<str>>>,
 }
@@ -71,6 +80,14 @@ impl RunSteps {
         u32::try_from(lock(&self.calls).len()).unwrap_or(u32::MAX)
     }
 
+    /// The name of the next wait for a signal: the first that this run has not used.
+    fn next_wait(&self, signal: &str) -> String {
+        let calls = lock(&self.calls);
+        let is_used = |name: &String| calls.iter().any(|called| called == name);
+        let mut names = (1..).map(|nth| signal_step(signal, nth));
+        names.find(|name| !is_used(name)).unwrap_or_default()
+    }
+
     fn add(&self, name: &str) -> Result<u32, StepError> {
         let mut calls = lock(&self.calls);
         if calls.iter().any(|called| called == name) {
@@ -94,7 +111,24 @@ impl Run {
     fn decide_step(&self, name: String, key: Option<&str>) -> Result<StepCall, StepError> {
         let limits = &self.engine.parts.config.limits;
         admit::name("step", &name, limits)?;
+        if signal_of_step(&name).is_some() {
+            return Err(Refusal::invalid("step", NAME_OF_A_SIGNAL).into());
+        }
         key.map_or(Ok(()), |key| admit::key("effect key", key, limits))?;
+        self.place_step(name, key)
+    }
+
+    /// Begins to wait for a signal (W10): its place is decided here and now, as that of a step.
+    pub(crate) fn begin_signal(&self, signal: &str) -> Result<StepCall, StepError> {
+        let checked = admit::key("signal", signal, &self.engine.parts.config.limits);
+        let call = checked.map_err(StepError::from).and_then(|()| {
+            let name = self.steps.next_wait(signal);
+            self.place_step(name, None)
+        });
+        self.noting(call)
+    }
+
+    fn place_step(&self, name: String, key: Option<&str>) -> Result<StepCall, StepError> {
         let index = self.steps.add(&name)?;
         let history = self.record.step_history();
         let replay = history.map_or(Ok(StepReplay::Run), |history| history.replay(index, &name, key))?;
@@ -117,9 +151,43 @@ impl Run {
             Ok(_) => true,
             Err(failed) => failed.unserializable.is_some(),
         };
-        match self.steps_problem(succeeded) {
+        // What is stored may not all have been called yet by a run that waits.
+        let waits = lock(&self.steps.wait).is_some();
+        match self.steps_problem(succeeded && !waits) {
             Some(failure) => Reply(Err(Failed::plain(failure))),
-            None => reply,
+            None => match lock(&self.steps.wait).take() {
+                Some(wait) => Reply(Err(Failed::waiting(wait))),
+                None => reply,
+            },
+        }
+    }
+
+    /// Waits for a signal: answers with one that was kept, or ends the run.
+    pub(crate) async fn wait_for(
+        &self,
+        call: &StepCall,
+        signal: &str,
+        timeout: Duration,
+    ) -> Result<Value, StepError> {
+        let (signal, step) = (signal.to_owned(), call.name.clone());
+        let request = WaitRequest { signal, step, index: Some(call.index), timeout };
+        let begun = self.until_reached(|| self.begin_wait(&request)).await.map_err(StepError::from);
+        match self.noting(begun)?.map_err(StepError::Stale)? {
+            WaitStart::Taken(payload) => Ok(payload),
+            WaitStart::Until(until) => {
+                let WaitRequest { signal, step, .. } = request;
+                let wait = SignalWait { signal: signal.clone(), step, until };
+                lock(&self.steps.wait).get_or_insert(wait);
+                Err(StepError::Waiting { signal, until })
+            }
+        }
+    }
+
+    fn begin_wait<'s>(&'s self, request: &'s WaitRequest) -> Answer<'s, Result<WaitStart, Stale>> {
+        match &self.listener {
+            // In a process of its own, its worker asks.
+            Some(listener) => listener.waits(self.lease, request.clone()),
+            None => Box::pin(wait::begin(&self.engine.parts, self.lease, self.job.spec.tenant(), request)),
         }
     }
 
@@ -223,7 +291,7 @@ impl StepError {
                 Some(permanent("EffectUnknown", "a person has to find out what happened"))
             }
             Self::Store(_) => Some(Failure::new(Cause::EngineFault, "StepStore", self.to_string())),
-            Self::Stale(_) | Self::Failed(_) => None,
+            Self::Stale(_) | Self::Failed(_) | Self::Waiting { .. } => None,
         }
     }
 }

@@ -57,14 +57,20 @@ async fn who(api: &Api, peer: Option<Peer>, headers: &HeaderMap) -> Result<Calle
         TokenLookup::Open => Err(ApiError::unauthorized()),
         TokenLookup::Nobody => {
             // Whoever shows nothing has guessed nothing.
-            if let (Some(peer), Some(_)) = (peer, token) {
-                let address = peer::client(headers, peer, &api.settings().access.trusted_proxies);
-                let counted = door.failed_logins.admit(throttle::counted_as(address));
-                counted.map_err(|wait| too_many(wait, "too many wrong tokens came from this address"))?;
+            if token.is_some() {
+                count_wrong(api, peer, headers)?;
             }
             Err(ApiError::unauthorized())
         }
     }
+}
+
+/// Counts a token that was wrong, whatever it was for: an address that guesses is left alone for a while.
+pub(crate) fn count_wrong(api: &Api, peer: Option<Peer>, headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(peer) = peer else { return Ok(()) };
+    let address = peer::client(headers, peer, &api.settings().access.trusted_proxies);
+    let counted = api.door().failed_logins.admit(throttle::counted_as(address));
+    counted.map_err(|wait| too_many(wait, "too many wrong tokens came from this address"))
 }
 
 /// True for a request that was sent on this machine and not passed on by a proxy for somebody else.

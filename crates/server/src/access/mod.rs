@@ -23,7 +23,7 @@ mod watch;
 pub use caller::Caller;
 pub(crate) use caller::RESERVED;
 pub use grant::{TokenGrant, TokenGrantError};
-pub(crate) use guard::{Identity, admit, identify};
+pub(crate) use guard::{Identity, admit, count_wrong, identify};
 pub use peer::{Network, NetworkError, Peer};
 pub use rate::Rate;
 pub use scope::{Scope, UnknownScope};

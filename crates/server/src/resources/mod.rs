@@ -23,6 +23,7 @@ pub(crate) mod routes;
 pub(crate) mod rules;
 pub(crate) mod scale;
 pub(crate) mod schedules;
+pub(crate) mod signals;
 pub(crate) mod submit;
 pub(crate) mod tokens;
 pub(crate) mod webhooks;

@@ -220,6 +220,7 @@ fn claimed_job(key: &LeaseKey, caller: &Caller, handed: &Handed) -> shape::Remot
         job: reading::job(caller, &handed.view),
         steps: shape::StepResults(handed.steps.clone()),
         inputs: handed.inputs.clone(),
+        signals: shape::StepResults(handed.signals.clone().into_iter().collect()),
         timeout_ms: timeout.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
         lease: shape::LeaseToken {
             token: key.seal(caller, &handed.grant),

@@ -18,6 +18,7 @@ mod redrive;
 mod rule;
 mod scale;
 mod schedule;
+mod signal;
 mod submit;
 mod token;
 mod webhook;
@@ -52,6 +53,10 @@ pub use scale::{QueueScale, ScaleQuery, ScaleTotal, ScaleView};
 pub use schedule::{
     BackfillDone, BackfillRange, DeleteSchedule, LastFire, ScheduleJson, ScheduleOwnerKind, ScheduleRun,
     SetSchedule,
+};
+pub use signal::{
+    NewResumeToken, NewSignal, ResumeHint, ResumePayload, ResumeTokenJson, SentSignal, SignalJson,
+    SignalSort, SignalsQuery,
 };
 pub use submit::{BackoffPart, CallbackJob, JobsBatch, SubmitAnswer, SubmitJob, SubmittedJob};
 pub use token::{MadeToken, NewToken, TokenView};

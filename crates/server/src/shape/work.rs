@@ -99,6 +99,11 @@ pub struct RemoteJob {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = Object)]
     pub inputs: BTreeMap<String, Value>,
+    /// What its waits for signals came to, by key: what was sent (an empty object when that was nothing), or null after
+    /// the time was up.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub signals: StepResults,
     /// The right to write about it.
     pub lease: LeaseToken,
 }
@@ -303,6 +308,17 @@ pub enum RunOutcome {
     RateLimited {
         /// How much later.
         retry_in_ms: u64,
+        /// What it logged.
+        #[serde(default)]
+        logs: Option<LogText>,
+    },
+    /// The job waits for a signal, at no cost. When it is claimed again, `signals` has what came.
+    Waiting {
+        /// The key of the signal.
+        signal: String,
+        /// How long at most; as long as any job may be put off unless it is said.
+        #[serde(default)]
+        timeout_ms: Option<u64>,
         /// What it logged.
         #[serde(default)]
         logs: Option<LogText>,

@@ -2,16 +2,24 @@
 
 use std::time::Duration;
 
-use backstop_core::WorkflowId;
 use backstop_core::depth::{DepthLimit, DepthScope};
 use backstop_core::failure::{Backoff, Cause, Decision, Failure, TerminalReason, Verdict};
-use backstop_core::job::{Callback, Ending, NewJob, OnConflict, Priority, Spec, Start};
+use backstop_core::job::{
+    Callback, Ending, NewJob, OnConflict, Priority, SignalWait, Spec, Start, signal_step,
+};
 use backstop_core::workflow::PartOf;
+use backstop_core::{Timestamp, WorkflowId};
 
 use super::build::{ending, id, number, success};
 use super::people::VERSIONS;
 use super::script::{KEYS, KINDS, MESSAGES, QUEUES, Script, TAGS};
 use crate::ClaimedJob;
+
+/// What parked jobs of scripts wait for.
+pub(super) fn signal_wait(now: Timestamp) -> SignalWait {
+    let (signal, step) = ("approved".to_owned(), signal_step("approved", 1));
+    SignalWait { signal, step, until: now.after(Duration::from_secs(60)) }
+}
 
 impl Script {
     /// A job to submit: usually a new one, with whatever a submit may bring.
@@ -100,6 +108,9 @@ impl Script {
     pub(super) fn ending(&mut self, hold: &ClaimedJob) -> Ending {
         let cause = if self.dice.percent(30) { Cause::Succeeded } else { self.dice.one_of(Cause::ALL) };
         let mut ends = if cause == Cause::Succeeded { success(hold) } else { self.failed(hold, cause) };
+        if cause == Cause::Waiting {
+            ends.decision = Decision::waiting(&signal_wait(self.now));
+        }
         if self.dice.percent(10) {
             ends.decision = Decision { verdict: self.verdict(), trace: Vec::new() };
         }

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use backstop_core::JobId;
 use backstop_core::incident::{IncidentUpdate, IncidentVerb};
-use backstop_core::job::{NewJob, Operation, PlanId, Spec, State};
+use backstop_core::job::{
+    NewJob, Operation, PlanId, SignalAnswer, SignalWait, Spec, State, StepFact, StepWrite,
+};
 use backstop_core::workflow::CancelCause;
 
 use super::build::{fingerprint, id};
 use super::command::ScriptCommand;
+use super::draft::signal_wait;
 use super::script::{KEYS, KINDS, MESSAGES, Script};
 use crate::{Amend, Drawer, Duty, Edit, Expect};
 
@@ -67,9 +70,25 @@ impl Script {
                 operations.push((step, what));
             }
         }
+        // And a signal for what waits, or ran not long ago (W10).
+        if let Some(hold) = self.past.last().filter(|_| !latest.is_multiple_of(5))
+            && operations.iter().all(|(named, _)| *named != hold.lease.job)
+        {
+            let answer = SignalAnswer::Received(latest.into());
+            let SignalWait { signal, step, .. } = signal_wait(self.now);
+            let step = StepWrite { index: None, name: step, fact: StepFact::Done(answer.to_text()) };
+            let (fence, timed_out) = (hold.lease.fence, false);
+            operations.push((hold.lease.job, Operation::Signal { fence, signal, timed_out, step }));
+        }
         let more =
             latest.is_multiple_of(4).then(|| NewJob::new(Spec::new(id(1_000_000 + latest), KINDS[0], "{}")));
-        ScriptCommand::Amend(Amend { term, edits, operations, jobs: more.into_iter().collect() })
+        ScriptCommand::Amend(Amend {
+            term,
+            edits,
+            operations,
+            jobs: more.into_iter().collect(),
+            strict: latest.is_multiple_of(3),
+        })
     }
 
     fn edit(&mut self) -> Edit {

@@ -40,7 +40,7 @@ pub(super) struct Script {
     /// Holds that no ending was sent for yet.
     open: Vec<ClaimedJob>,
     /// Holds of long ago.
-    past: Vec<ClaimedJob>,
+    pub(super) past: Vec<ClaimedJob>,
     /// Jobs that an ending wanted dead.
     pub(super) dead: Vec<JobId>,
     /// Jobs that a person wanted paused.

@@ -175,6 +175,7 @@ pub async fn jobs_are_stored_with_a_change(w: Fixture) {
     w.submit(step(1)).await;
     let operations = vec![(id(1), Operation::Release)];
     let change = Amend {
+        strict: false,
         edits: vec![document(Expect::Absent)],
         operations,
         jobs: jobs([job(2), step(3)]),
@@ -200,6 +201,7 @@ pub async fn a_refused_job_undoes_the_change(w: Fixture) {
     w.submit(job(1).key("order", OnConflict::Reject)).await;
     w.submit(step(2)).await;
     let refused = Amend {
+        strict: false,
         edits: vec![document(Expect::Any)],
         operations: vec![(id(2), Operation::Release)],
         jobs: jobs([job(3), job(4).key("order", OnConflict::Reject), job(5)]),

@@ -46,6 +46,7 @@ impl Tables {
         if let Some(edit) = amend.edits.iter().find(|edit| !self.is_expected(edit)) {
             return Ok(Amended::Conflict { drawer: edit.drawer, key: edit.key.clone() });
         }
+        let before = amend.strict.then(|| self.clone());
         let mut undo = Undo::default();
         let stored: Vec<_> = amend.jobs.iter().map(|new| self.submit_one(new, &mut undo, commit)).collect();
         if let Some((index, refusal)) = first_refusal(stored) {
@@ -61,8 +62,13 @@ impl Tables {
                 None => self.documents.remove(&place),
             };
         }
-        let operated =
+        let operated: Vec<_> =
             amend.operations.iter().map(|(job, what)| self.operate_one(*job, what, commit)).collect();
+        if let Some((index, refusal)) = amend.first_unchanged(operated.iter().cloned()) {
+            *self = before.unwrap_or_default();
+            *commit = ModelCommit::at(commit.now, commit.wants_alerts);
+            return Ok(Amended::Refused { index, refusal });
+        }
         Ok(Amended::Done { now: commit.now, operated })
     }
 

@@ -11,7 +11,7 @@ use crate::line::MOST_COUNTED;
 use crate::{Error, LineRange, LineView, Page};
 
 /// The jobs of one ordering key.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ModelLine {
     /// Whose turn it is.
     head: Option<JobId>,

@@ -7,6 +7,7 @@ use backstop_core::{JobId, Refusal};
 
 use super::tables::{ModelCommit, Tables};
 use crate::show::PauseNote;
+use crate::{Drawer, signal_document};
 
 impl Tables {
     pub(super) fn operate(
@@ -38,6 +39,11 @@ impl Tables {
         if operated.changed && record.state != before {
             commit.events.push(event::operated(job.spec.header(), operation, commit.now));
             commit.work_arrived |= record.state == State::Pending;
+        }
+        if operated.changed
+            && let Some((key, text)) = signal_document(id, operation, &record)
+        {
+            self.documents.insert((Drawer::Steps, key), (1, text));
         }
         if let Some(run) = &operated.ended_run {
             self.ledger.insert((id, run.number), (**run).clone());

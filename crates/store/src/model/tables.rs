@@ -18,7 +18,7 @@ use crate::working_set::LaneKey;
 use crate::{Archived, Drawer, Duty, Error, Incident, LaneMark, NewWorker, Term};
 
 /// Everything the model knows.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tables {
     pub(super) jobs: BTreeMap<JobId, ModelJob>,
     /// Ended runs by job and number.
@@ -53,7 +53,7 @@ pub(super) struct ModelJob {
 }
 
 /// One worker that made itself known.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ModelWorker {
     pub(super) said: NewWorker,
     pub(super) started_at: Timestamp,

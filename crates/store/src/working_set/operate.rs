@@ -6,6 +6,7 @@ use backstop_core::{JobId, Refusal, event};
 use super::WorkingSet;
 use super::claim_row::Slot;
 use super::submit::conflict;
+use crate::signal_document;
 
 impl WorkingSet {
     /// Does what a person asks of a job. The job, its claim when it is held, and the holder of its business key must be
@@ -30,7 +31,12 @@ impl WorkingSet {
             return Ok(operated);
         }
         let after = record.state;
+        self.steps.extend(signal_document(id, operation, &record));
         self.save(id, record);
+        if before.hold.is_some() && after == State::Running {
+            // Nothing in the slot changes, but whoever remembers this claim must read it again.
+            self.changed_claims.insert(before.fence);
+        }
         if before.hold.is_some() && after != State::Running {
             self.set_slot(before.fence, id, Slot::Closed);
         }

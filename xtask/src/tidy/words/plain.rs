@@ -5,15 +5,18 @@
 pub(super) const WORDS: [&str; 8] = [EVERYDAY, RUST, DATABASES, HTTP, SYSTEM, SECURITY, QUEUES, TESTS];
 
 const EVERYDAY: &str = "\
-    about add allow and at backstop begin by call cancel change choice class close calendar colour compare \
-    comparison complete condition conflict danger day decided detail done draft earlier edit effect empty entry equal \
+    about add allow and approval at backstop begin by call cancel change choice class close calendar colour compare \
+    comparison complete condition conflict danger day decided delivered detail done draft earlier edit effect empty \
+    entry equal \
     explain explanation \
     durable fact history replay \
-    extra fail far found from full given goal growth hand idle illegal into invalid known last lead level live loaded \
+    extra fail far found from full given goal growth hand hint idle illegal into invalid known last lead level \
+    live loaded \
     local location look loop lost made many meaning measure move name near need new newest no note notice \
     number observe of on one open origin over page part passes patience pending phase picture place plain play point \
     position prepared problem quantity ran raw read ready reference related reserve resume reveal room second see \
-    seen served settled share show shown sighting silent size skip sort standard start step stop strict summary \
+    seen send sent served settled share show shown sighting silent size skip sort standard start step stop \
+    strict summary \
     support survey taken target time total trial try undo unknown unread up update use user view wait watch way \
     with written";
 

@@ -61,6 +61,7 @@ fn then(run: &AttemptJson) -> String {
         None | Some(Verdict::Succeed) => "done".to_owned(),
         Some(Verdict::Retry { delay }) => format!("again after {}", length(*delay)),
         Some(Verdict::Defer { delay }) => format!("put off for {}", length(*delay)),
+        Some(Verdict::Wait { signal, .. }) => format!("waits for signal `{}`", clean(signal)),
         Some(Verdict::Dead { reason }) => format!("dead: {reason}"),
         Some(Verdict::Cancel { .. }) => "canceled".to_owned(),
     }

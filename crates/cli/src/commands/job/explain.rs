@@ -55,6 +55,9 @@ fn decided(app: &App, decision: &Decision) -> String {
         Verdict::Defer { delay } => {
             (Colour::Yellow, format!("requeued, not charged, for {}", length(*delay)))
         }
+        Verdict::Wait { signal, until, .. } => {
+            (Colour::Yellow, format!("waits for signal `{}` until {until}, not charged", clean(signal)))
+        }
         Verdict::Dead { reason } => (Colour::Red, format!("dead: {reason}")),
         Verdict::Cancel { reason } => (Colour::Grey, format!("canceled: {}", clean(reason))),
     };

@@ -83,6 +83,7 @@ fn note(job: &JobJson) -> String {
             WaitReason::Circuit => format!("circuit `{}` is open", waiting.key),
             WaitReason::SingleInstance => format!("another `{}` runs", waiting.key),
             WaitReason::Workflow => "waits for the steps before it".to_owned(),
+            WaitReason::Signal => format!("waits for signal `{}`", waiting.key),
             WaitReason::Permits => format!("pool `{}` has no permits left", waiting.key),
             _ => "waits for code".to_owned(),
         }),

@@ -1,0 +1,417 @@
+//! Signals through the library, on every store (W10).
+#![allow(missing_docs, reason = "a test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use backstop::job_signals::SignalSent;
+use backstop::prelude::*;
+use backstop::{Cause, Config, InlineWorker, JobId, SignalSettings, Signaled, State};
+use backstop_core::WorkerId;
+use backstop_core::job::WaitReason;
+use backstop_store::{Amend, DocumentRange, Drawer, Edit, Expect, PageRequest, Store};
+
+/// What handlers share.
+#[derive(Default)]
+struct Site {
+    drafts: AtomicU32,
+}
+
+#[job]
+async fn publish(cx: JobContext<Site>, key: String, wait_ms: u64) -> JobResult<String> {
+    let draft: u32 = cx
+        .step("draft", || async { JobResult::Ok(cx.app().drafts.fetch_add(1, Ordering::SeqCst) + 1) })
+        .await?;
+    let wait = cx.signal::<String>(key).timeout(Duration::from_millis(wait_ms));
+    Ok(match wait.await? {
+        Signaled::Received(by) => format!("draft {draft}, approved by {by}"),
+        Signaled::TimedOut => format!("draft {draft}, nobody answered"),
+    })
+}
+
+/// Waits twice for one key and once for another, one after the other.
+#[job]
+async fn three_waits(cx: JobContext<Site>, key: String) -> JobResult<Vec<u32>> {
+    let mut all = Vec::new();
+    for nth in 0..3 {
+        let name = if nth == 1 { format!("{key}/other") } else { key.clone() };
+        all.extend(cx.signal::<u32>(name).await?.received());
+        cx.step(format!("after {nth}"), || async { JobResult::Ok(()) }).await?;
+    }
+    Ok(all)
+}
+
+/// What its handler makes of the answer does not keep it from waiting.
+#[job]
+async fn stubborn(cx: JobContext<Site>, key: String) -> JobResult<bool> {
+    Ok(cx.signal::<serde_json::Value>(key).await.is_ok())
+}
+
+struct Stage {
+    engine: Backstop,
+    site: Arc<Site>,
+    worker: InlineWorker,
+}
+
+const HOUR: u64 = 60 * 60 * 1_000;
+
+impl Stage {
+    fn on(store: &Arc<dyn Store>) -> Self {
+        Self::with(store, Config::default())
+    }
+
+    fn with(store: &Arc<dyn Store>, config: Config) -> Self {
+        let engine = Backstop::on(store.clone(), config);
+        let site = Arc::new(Site::default());
+        let worker = engine.worker_sharing(site.clone()).register_all();
+        let worker = worker.queue("default", 4).queue("acme/default", 4).inline().expect("it has kinds");
+        Self { engine, site, worker }
+    }
+
+    async fn drain(&self) -> usize {
+        self.worker.drain(50_000).await.expect("the store is there").len()
+    }
+
+    /// What whoever leads does.
+    async fn maintain(&self) {
+        let (node, term) = (WorkerId::from_u128(9), Duration::from_secs(60));
+        self.engine.maintain(node, term).await.expect("the store is there");
+    }
+
+    async fn state(&self, id: JobId) -> State {
+        self.engine.job(id).await.expect("the store is there").expect("it is stored").view.state()
+    }
+
+    async fn send(&self, key: &str, payload: &str) -> SignalSent {
+        self.engine.signals().send(key, &payload).await.expect("it is sent")
+    }
+
+    async fn count(&self, drawer: Drawer) -> usize {
+        let store = self.engine.store();
+        store.documents(DocumentRange::first(drawer, 1_000)).await.expect("documents").items.len()
+    }
+
+    /// Everything that is stored about signals.
+    async fn left(&self) -> Vec<usize> {
+        let mut left = Vec::new();
+        for drawer in [
+            Drawer::Signals,
+            Drawer::SignalIds,
+            Drawer::SignalWaits,
+            Drawer::SignalTimes,
+            Drawer::SignalCounts,
+        ] {
+            left.push(self.count(drawer).await);
+        }
+        left
+    }
+}
+
+/// W10: a job waits without anything, goes on with what came, and does nothing again that it did before.
+async fn a_job_waits_and_goes_on(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let engine = &stage.engine;
+    let job = engine.enqueue(Publish { key: "post/1".into(), wait_ms: HOUR }).submit().await.expect("stored");
+    assert_eq!(stage.drain().await, 1);
+    let detail = engine.job(job.id).await.expect("the store is there").expect("stored");
+    let (waiting, record) = (detail.waiting_for().expect("it waits"), &detail.view.record);
+    assert_eq!((waiting.reason, &*waiting.key), (WaitReason::Signal, "post/1"));
+    assert!(waiting.until.is_some());
+    assert_eq!((record.state, record.hold, record.attempt, record.crashes), (State::Waiting, None, 0, 0));
+    let (_, told) = engine.explain(job.id).await.expect("the store is there").expect("stored");
+    assert!(told.because.contains("signal `post/1`"), "{told:?}");
+    assert_eq!(stage.drain().await, 0, "nothing takes it");
+    let who = engine.signals().waiting(None, 10).await.expect("a page").items;
+    assert_eq!(who.iter().map(|one| (&*one.key, one.job)).collect::<Vec<_>>(), [("post/1", job.id)]);
+    let sent = stage.send("post/1", "ann").await;
+    assert_eq!((sent.delivered, sent.kept, sent.repeated), (1, false, false));
+    assert_eq!(stage.drain().await, 1);
+    assert_eq!(job.result().await.expect("it succeeded"), "draft 1, approved by ann");
+    assert_eq!(stage.site.drafts.load(Ordering::SeqCst), 1, "what was done before is not done again");
+    let causes: Vec<Cause> = engine
+        .attempts(job.id, PageRequest::first(10))
+        .await
+        .expect("runs")
+        .items
+        .iter()
+        .map(|run| run.cause)
+        .collect();
+    assert_eq!(causes, [Cause::Succeeded, Cause::Waiting]);
+    assert_eq!(stage.left().await, [0; 5], "nothing is left behind");
+}
+
+/// W10: a signal that comes first is kept, and the job does not even stop for it.
+async fn an_early_signal_is_kept(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let sent = stage.send("post/2", "ann").await;
+    assert_eq!((sent.delivered, sent.kept), (0, true));
+    let kept = stage.engine.signals().kept(None, 10).await.expect("a page").items;
+    assert_eq!(kept.iter().map(|one| &*one.key).collect::<Vec<_>>(), ["post/2"]);
+    let one = Publish { key: "post/2".into(), wait_ms: HOUR };
+    let job = stage.engine.enqueue(one).submit().await.expect("stored");
+    assert_eq!(stage.drain().await, 1, "in its first run");
+    assert_eq!(job.result().await.expect("it succeeded"), "draft 1, approved by ann");
+    let second = Publish { key: "post/2".into(), wait_ms: HOUR };
+    let second = stage.engine.enqueue(second).submit().await.expect("stored");
+    stage.drain().await;
+    assert_eq!(stage.state(second.id).await, State::Waiting, "a signal goes to one that comes later, once");
+    stage.engine.cancel(second.id, "enough").await.expect("it waits");
+    let sent = stage.send("post/2", "bob").await;
+    assert_eq!((sent.delivered, sent.kept), (0, true), "nobody waits any more");
+    stage.engine.signals().send("post/2", &"late").await.expect("sent");
+    let third = Publish { key: "post/2".into(), wait_ms: HOUR };
+    let third = stage.engine.enqueue(third).submit().await.expect("stored");
+    stage.drain().await;
+    assert_eq!(third.result().await.expect("it succeeded"), "draft 3, approved by bob", "the oldest first");
+    assert_eq!(stage.count(Drawer::Signals).await, 1);
+}
+
+/// W10: the same id twice is one signal, early, delivered or on its way; other ids are others.
+async fn the_same_id_counts_once(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let signals = stage.engine.signals();
+    let send = |id: &'static str| signals.send("post/3", &id).id(id).into_future();
+    let first = send("a").await.expect("sent");
+    let again = send("a").await.expect("sent");
+    assert_eq!((first.kept, first.repeated, again.kept, again.repeated), (true, false, true, true));
+    let ids: Vec<JobId> = {
+        let mut ids = Vec::new();
+        for _ in 0..2 {
+            let one = Publish { key: "post/3".into(), wait_ms: HOUR };
+            ids.push(stage.engine.enqueue(one).submit().await.expect("stored").id);
+        }
+        ids
+    };
+    stage.drain().await;
+    let states = [stage.state(ids[0]).await, stage.state(ids[1]).await];
+    assert_eq!(states.iter().filter(|state| **state == State::Succeeded).count(), 1, "{states:?}");
+    let answered = send("a").await.expect("sent");
+    assert_eq!(
+        (answered.delivered, answered.kept, answered.repeated),
+        (1, false, true),
+        "it was taken meanwhile"
+    );
+    let other = send("b").await.expect("sent");
+    let again = send("b").await.expect("sent");
+    assert_eq!((other.delivered, other.repeated, again.delivered, again.repeated), (1, false, 1, true));
+    stage.drain().await;
+    assert_eq!([stage.state(ids[0]).await, stage.state(ids[1]).await], [State::Succeeded; 2]);
+}
+
+/// W10: when the time is up, the job goes on and is told so. (Its time is up at once: a round of maintenance sees it.)
+async fn the_time_is_up(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let one = Publish { key: "post/4".into(), wait_ms: 0 };
+    let job = stage.engine.enqueue(one).submit().await.expect("stored");
+    stage.drain().await;
+    stage.maintain().await;
+    assert_eq!(stage.drain().await, 1);
+    assert_eq!(job.result().await.expect("it succeeded"), "draft 1, nobody answered");
+    let late = stage.send("post/4", "ann").await;
+    assert_eq!((late.delivered, late.kept), (0, true), "whoever is late is told");
+}
+
+/// W10: kept signals leave when their time is up, and so do ids; and there are no more of them than may be.
+async fn nothing_is_kept_for_ever(store: Arc<dyn Store>) {
+    let mut config = Config::default();
+    config.signals = SignalSettings::default().max_kept(2);
+    let stage = Stage::with(&store, config);
+    let signals = stage.engine.signals().of_tenant("acme");
+    let short = |id: &'static str| signals.send("short", &1).id(id).keep(Duration::ZERO).into_future();
+    short("a").await.expect("sent");
+    short("b").await.expect("sent");
+    let refused = short("c").await.expect_err("there are two already");
+    assert_eq!(refused.code(), "too_large");
+    assert!(refused.to_string().contains("kept signals"), "{refused}");
+    stage
+        .engine
+        .signals()
+        .of_tenant("beta")
+        .send("short", &1)
+        .await
+        .expect("others have room of their own (E13)");
+    stage.maintain().await;
+    assert_eq!(signals.kept(None, 10).await.expect("a page").items, []);
+    assert!(!short("a").await.expect("there is room again").repeated, "its id was removed too");
+    stage.maintain().await;
+}
+
+/// W10, E13: nobody signals the jobs of another tenant.
+async fn tenants_are_apart(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let one = Publish { key: "post/5".into(), wait_ms: HOUR };
+    let job = stage.engine.enqueue(one).queue("acme/default").submit().await.expect("stored");
+    stage.drain().await;
+    assert_eq!(stage.send("post/5", "eve").await.delivered, 0);
+    let other = stage.engine.signals().of_tenant("other").send("post/5", &"eve").await.expect("sent");
+    assert_eq!((other.delivered, stage.state(job.id).await), (0, State::Waiting));
+    let acme = stage.engine.signals().of_tenant("acme");
+    assert_eq!(acme.waiting(None, 10).await.expect("a page").items.len(), 1);
+    assert_eq!(acme.kept(None, 10).await.expect("a page").items.len(), 0);
+    assert_eq!(acme.send("post/5", &"ann").await.expect("sent").delivered, 1);
+    stage.drain().await;
+    assert_eq!(job.result().await.expect("it succeeded"), "draft 1, approved by ann");
+}
+
+/// W10, W7: several waits in one job, each answered by its own signal, and a handler that ignores the answer.
+async fn several_waits_one_after_the_other(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let job = stage.engine.enqueue(ThreeWaits { key: "k".into() }).submit().await.expect("stored");
+    stage.drain().await;
+    for (key, number) in [("k", 1), ("k/other", 2), ("k", 3)] {
+        assert_eq!(stage.state(job.id).await, State::Waiting);
+        assert_eq!(stage.engine.signals().send(key, &number).await.expect("sent").delivered, 1);
+        assert_eq!(stage.drain().await, 1);
+    }
+    assert_eq!(job.result().await.expect("it succeeded"), [1, 2, 3]);
+    let stubborn = stage.engine.enqueue(Stubborn { key: "s".into() }).submit().await.expect("stored");
+    stage.drain().await;
+    assert_eq!(stage.state(stubborn.id).await, State::Waiting, "whatever its handler makes of it");
+    stage.send("s", "x").await;
+    stage.drain().await;
+    assert!(stubborn.result().await.expect("it succeeded"));
+}
+
+/// W10: a signal is for all that wait; more than one transaction takes are no other than few.
+async fn all_that_wait_go_on(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let mut ids = Vec::new();
+    for _ in 0..30 {
+        let one = Publish { key: "open".into(), wait_ms: HOUR };
+        ids.push(stage.engine.enqueue(one).submit().await.expect("stored").id);
+    }
+    stage.drain().await;
+    // Some are gone in between, and their waits are found to be old.
+    for id in &ids[..3] {
+        stage.engine.cancel(*id, "not needed").await.expect("it waits");
+    }
+    let sent = stage.engine.signals().send("open", &"é").id("opening").await.expect("sent");
+    assert_eq!((sent.delivered, sent.kept), (27, false));
+    assert_eq!(stage.drain().await, 27);
+    assert_eq!(stage.count(Drawer::SignalWaits).await, 0);
+}
+
+/// W10: a sender that died between keeping a signal and looking for somebody who waits: whoever leads looks.
+async fn what_a_dead_sender_left_is_delivered(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    stage.send("post/6", "ann").await;
+    // As it was before the sender had looked: nobody has looked since, and a job waits.
+    let page = store.documents(DocumentRange::first(Drawer::Signals, 10)).await.expect("documents");
+    let kept = page.items.into_iter().find(|one| one.body.contains("post/6")).expect("it is kept");
+    let mut body: serde_json::Value = serde_json::from_str(&kept.body).expect("JSON");
+    let times = store.documents(DocumentRange::first(Drawer::SignalTimes, 100)).await.expect("documents");
+    let look = times.items.into_iter().find(|one| one.body.contains(&kept.key)).expect("a look");
+    let edit = |drawer, key: String, body: Option<String>| Edit {
+        drawer,
+        key,
+        expect: Expect::Any,
+        body: body.map(Into::into),
+    };
+    let away = vec![
+        edit(Drawer::Signals, kept.key.clone(), None),
+        edit(Drawer::SignalTimes, look.key.clone(), None),
+    ];
+    store.amend(Amend { edits: away, ..Amend::default() }).await.expect("amend");
+    let one = Publish { key: "post/6".into(), wait_ms: HOUR };
+    let job = stage.engine.enqueue(one).submit().await.expect("stored");
+    stage.drain().await;
+    assert_eq!(stage.state(job.id).await, State::Waiting);
+    let sent_at: backstop::Timestamp = serde_json::from_value(body["sent_at"].clone()).expect("a moment");
+    body["look_at"] = body["sent_at"].clone();
+    let (_, rest) = look.key.split_once('/').expect("a place");
+    let place = format!("{:019}/{rest}", sent_at.as_micros());
+    let again = vec![
+        edit(Drawer::Signals, kept.key, Some(body.to_string())),
+        edit(Drawer::SignalTimes, place, Some(look.body.to_string())),
+    ];
+    store.amend(Amend { edits: again, ..Amend::default() }).await.expect("amend");
+    stage.maintain().await;
+    stage.drain().await;
+    assert_eq!(job.result().await.expect("it succeeded"), "draft 1, approved by ann");
+}
+
+/// W10: jobs that wait cost nothing while they wait, and one signal lets all of them go in a few statements.
+#[cfg(feature = "postgres")]
+async fn waiting_costs_nothing(url: &str) {
+    let options = backstop::postgres::Options::default();
+    let database = Arc::new(backstop::postgres::PostgresStore::open(url, options).await.expect("a server"));
+    let store: Arc<dyn Store> = database.clone();
+    let stage = Stage::on(&store);
+    // Only what stays the same is counted: what there is to tidy up is done before.
+    let idle = async || {
+        for _ in 0..3 {
+            stage.maintain().await;
+        }
+        let before = database.statements();
+        stage.maintain().await;
+        assert_eq!(stage.drain().await, 0);
+        database.statements() - before
+    };
+    let without = idle().await;
+    let jobs = (0..100).map(|_| stage.engine.enqueue(Publish { key: "many".into(), wait_ms: HOUR }));
+    for job in jobs {
+        job.submit().await.expect("stored");
+    }
+    assert_eq!(stage.drain().await, 100);
+    assert_eq!(idle().await, without, "claims and maintenance do not look at those that wait");
+    let before = database.statements();
+    assert_eq!(stage.send("many", "ann").await.delivered, 100);
+    let sending = database.statements() - before;
+    assert!(sending < 40, "one signal for 100 jobs took {sending} statements");
+    assert_eq!(stage.drain().await, 100);
+}
+
+/// Every case, on one store.
+async fn everything(store: Arc<dyn Store>) {
+    a_job_waits_and_goes_on(store.clone()).await;
+    an_early_signal_is_kept(store.clone()).await;
+    the_same_id_counts_once(store.clone()).await;
+    the_time_is_up(store.clone()).await;
+    nothing_is_kept_for_ever(store.clone()).await;
+    tenants_are_apart(store.clone()).await;
+    several_waits_one_after_the_other(store.clone()).await;
+    all_that_wait_go_on(store.clone()).await;
+    what_a_dead_sender_left_is_delivered(store).await;
+}
+
+#[tokio::test]
+async fn in_memory() {
+    // W10
+    everything(Arc::new(backstop_store::ModelStore::default())).await;
+}
+
+#[tokio::test]
+async fn on_sqlite() {
+    // W10
+    let folder = backstop_testbed::Folder::new("signals").expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    everything(Backstop::open(&url).await.expect("a new file").store().clone()).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn on_postgres() {
+    // W10
+    let schema = format!("signals_{}", std::process::id());
+    let url = format!("{}?schema={schema}", backstop_testbed::shared::postgres());
+    waiting_costs_nothing(&url).await;
+    everything(Backstop::open(&url).await.expect("a server").store().clone()).await;
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn on_mysql() {
+    // W10
+    use backstop::mysql::mysql_async::prelude::Queryable as _;
+    use backstop::mysql::mysql_async::{Conn, Opts};
+
+    let server = backstop_testbed::shared::mariadb();
+    let mut conn = Conn::new(Opts::from_url(server).expect("a good URL")).await.expect("a server");
+    let name = format!("signals_{}", std::process::id());
+    conn.query_drop(format!("CREATE DATABASE {name}")).await.expect("a new name");
+    let (place, _) = server.rsplit_once('/').expect("a URL with a database");
+    everything(Backstop::open(&format!("{place}/{name}")).await.expect("a server").store().clone()).await;
+    conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
+    conn.disconnect().await.expect("the connection ends");
+}
