@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use backstop::{Cause, JobId, Refusal, State, WorkerId};
 use backstop_core::failure::{Decision, Verdict};
-use backstop_core::job::{Ending, Operated, Operation, Stale, Start};
+use backstop_core::job::{Ending, Operated, Operation, Remark, Stale, Start};
 use backstop_core::{Fence, Lease};
 use backstop_store::{
     Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, Layer, NewWorker, Note, Observer, Orphan,
@@ -181,7 +181,8 @@ impl Layer for SabotagedStore {
 
     fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
         Box::pin(async move {
-            let is_step = |note: &Note| note.step_document(0).is_some();
+            let is_step =
+                |note: &Note| matches!(note.remark, Remark::Step(_)) && !note.documents(0).is_empty();
             if notes.len() == 1 && is_step(&notes[0]) && self.fourth(Bug::StepLost) {
                 return Ok(vec![Ok(())]);
             }

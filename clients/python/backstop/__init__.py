@@ -8,6 +8,7 @@ from .aio import AsyncClient, AsyncJob, AsyncWorker
 from .client import ApiError, Client, Submitted
 from .options import Backoff, Callback, JobFilter, NewJob, SubmitOptions
 from .outcomes import Cancel, Invalid, Permanent, RateLimited, ReportedFailure, RetryIn, Snooze, Transient, Waiting
+from .rejects import RejectRefused
 from .steps import StepRefused, StepsChanged
 from .worker import Job, Worker
 
@@ -27,6 +28,7 @@ __all__ = [
     "Permanent",
     "RateLimited",
     "ReportedFailure",
+    "RejectRefused",
     "RetryIn",
     "Snooze",
     "StepRefused",

@@ -19,6 +19,7 @@ from typing import Optional, Sequence, Set, TypeVar, Union, cast
 from .client import ENDED, LOOK_FIRST, LOOK_LONGEST, ApiError, Body, Client, Json, Submitted
 from .options import JobFilter, NewJob, SubmitOptions
 from .outcomes import Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
+from .rejects import TOGETHER, RejectRefused, Rejects
 from .steps import StepRefused, Steps
 from .worker import LINES
 
@@ -195,6 +196,10 @@ class AsyncClient:
         """Keeps lines with a run that is under way; see `Client.log`."""
         await self._run(functools.partial(self._client.log, lease, lines, timeout))
 
+    async def reject(self, lease: str, items: Sequence[Body], seen: Optional[int] = None) -> Optional[str]:
+        """Tells of items that a run could not handle; see `Client.reject`."""
+        return cast(Optional[str], await self._run(functools.partial(self._client.reject, lease, items, seen)))
+
     async def step(self, lease: str, name: str, result: Any) -> None:
         """Stores that a step of a run succeeded; see `Client.step`."""
         await self._run(functools.partial(self._client.step, lease, name, result))
@@ -242,6 +247,7 @@ class AsyncJob:
         #: What its waits for signals came to, by key; none after the time was up.
         self.signals: Body = body.get("signals") or {}
         self._steps = Steps(body.get("steps") or {})
+        self._rejects = Rejects()
 
     @property
     def canceled(self) -> bool:
@@ -299,6 +305,36 @@ class AsyncJob:
                 _log.warning("step %s of job %s is kept and told again: %s", name, self.id, error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, PAUSE_LONGEST)
+
+    async def reject(self, item: Any, error: Union[str, BaseException], **told: Any) -> None:
+        """Tells of an item that could not be handled, and goes on; see `Job.reject`."""
+        if self._rejects.add(item, error, **told):
+            await self.flush_rejects()
+
+    def saw(self, items: int = 1) -> None:
+        """Says that the run has looked at so many items more."""
+        self._rejects.seen += items
+
+    async def flush_rejects(self) -> None:
+        """Tells all rejects that wait; see `Job.flush_rejects`."""
+        pause = PAUSE_FIRST
+        while self._rejects.waiting:
+            batch = self._rejects.waiting[:TOGETHER]
+            try:
+                await self._client.reject(self.lease, batch, self._rejects.seen or None)
+            except (TypeError, ValueError) as error:
+                raise RejectRefused(f"a rejected item is not valid JSON: {error}") from error
+            except ApiError as error:
+                if error.code == "stale_lease":
+                    self._lose("stale_lease")
+                    raise
+                if not error.is_passing:
+                    raise RejectRefused(f"a reject was refused: {error}") from error
+                _log.warning("rejects of job %s are told again: %s", self.id, error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, PAUSE_LONGEST)
+                continue
+            del self._rejects.waiting[: len(batch)]
 
     async def progress(self, percent: int, note: Optional[str] = None) -> bool:
         """Says how far the run is, and answers whether it should go on.
@@ -506,6 +542,7 @@ class AsyncWorker:
     async def _call(self, job: AsyncJob) -> Any:
         result = await self._handlers[job.kind](job)
         job._steps.ended()
+        await job.flush_rejects()
         return result
 
     async def _finish(self, job: AsyncJob, outcome: Body) -> None:

@@ -287,6 +287,17 @@ class Client:
         """Stores that a step of a run succeeded; a name that is stored keeps its first result."""
         self.call("POST", "/api/v1/work/step", {"lease": lease, "name": name, "result": result})
 
+    def reject(self, lease: str, items: Sequence[Body], seen: Optional[int] = None) -> Optional[str]:
+        """Tells of items that a run could not handle, 1,000 in one call at most; the same ones again count once.
+
+        Answers why the run has rejected too much, if it has: then it fails when it ends.
+        """
+        body: Body = {"lease": lease, "items": list(items)}
+        if seen is not None:
+            body["seen"] = seen
+        answer: Body = self.call("POST", "/api/v1/work/reject", body)
+        return answer.get("over_limit")
+
     # The wire
 
     def call(

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, 
 
 from .client import ApiError, Body, Client
 from .outcomes import Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
+from .rejects import TOGETHER, RejectRefused, Rejects
 from .steps import StepRefused, Steps
 
 Handler = Callable[["Job"], Any]
@@ -66,6 +67,7 @@ class Job:
         #: What its waits for signals came to, by key; none after the time was up.
         self.signals: Body = body.get("signals") or {}
         self._steps = Steps(body.get("steps") or {})
+        self._rejects = Rejects()
 
     @property
     def canceled(self) -> bool:
@@ -140,6 +142,51 @@ class Job:
         if key in self.signals:
             return self.signals[key]
         raise Waiting(key, timeout)
+
+    def reject(self, item: Any, error: Union[str, BaseException], **told: Any) -> None:
+        """Tells of an item that could not be handled, and goes on. It is no failure of the job.
+
+        The server keeps a digest that tells the item from others, and the item itself with `keep=True`. `key` stands
+        for the item when it does not tell itself from others; `count` says that it stands for several; `step`,
+        `retries`, `retry_limit` and `final` are kept with it. Rejects are told in batches, the last of them before the
+        run ends; a run that rejects more than its limit fails.
+        """
+        if self._rejects.add(item, error, **told):
+            self.flush_rejects()
+
+    def saw(self, items: int = 1) -> None:
+        """Says that the run has looked at so many items more: what a limit in percent is a share of."""
+        self._rejects.seen += items
+
+    def flush_rejects(self) -> None:
+        """Tells all rejects that wait. A server that is unavailable is asked again until the run should stop."""
+        pause = PAUSE_FIRST
+        while self._rejects.waiting:
+            batch = self._rejects.waiting[:TOGETHER]
+            try:
+                self._client.reject(self.lease, batch, self._rejects.seen or None)
+            except (TypeError, ValueError) as error:
+                raise RejectRefused(f"a rejected item is not valid JSON: {error}") from error
+            except ApiError as error:
+                if error.code == "stale_lease":
+                    self._lose(self._why_lost())
+                    raise
+                if not error.is_passing:
+                    raise RejectRefused(f"a reject was refused: {error}") from error
+                _log.warning("rejects of job %s are told again: %s", self.id, error)
+                if self._canceled.wait(pause):
+                    raise
+                pause = min(pause * 2, PAUSE_LONGEST)
+                continue
+            del self._rejects.waiting[: len(batch)]
+
+    def _last_rejects(self) -> None:
+        """Tells what waits, once: the end of a run that failed does not wait for it."""
+        try:
+            if self._rejects.waiting and not self._lost:
+                self._client.reject(self.lease, self._rejects.waiting, self._rejects.seen or None)
+        except (ApiError, TypeError, ValueError) as error:
+            _log.warning("rejects of job %s were not kept: %s", self.id, error)
 
     def progress(self, percent: int, note: Optional[str] = None) -> bool:
         """Says how far the run is, and answers whether it should go on: false when the job was canceled or lost.
@@ -363,9 +410,11 @@ class Worker:
         try:
             result = self._handlers[job.kind](job)
             job._steps.ended()
+            job.flush_rejects()
             return succeeded(result, job._last_lines())
         except Exception as error:
             log_failure(job.id, job.kind, job.run, error)
+            job._last_rejects()
             outcome = of_exception(error, job._last_lines())
             if job._timed_out and outcome["type"] == "failed":
                 outcome["class"] = "timeout"

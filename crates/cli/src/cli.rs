@@ -7,7 +7,7 @@ use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
     alert, archive, audit, batch, bench, circuit, completions, config, dead, enqueue, events, incident, job,
-    key, limit, migrate, queue, redrive, rule, schedule, signal, token, up, work, worker, workflow,
+    key, limit, migrate, queue, redrive, reject, rule, schedule, signal, token, up, work, worker, workflow,
 };
 use crate::config::{GivenSettings, SettingSource};
 
@@ -123,6 +123,9 @@ pub(crate) enum CliCommand {
     /// List, inspect and acknowledge incidents: failures with one cause.
     #[command(subcommand)]
     Incident(incident::IncidentCommand),
+    /// List and export items that runs could not handle, and that did not stop them.
+    #[command(subcommand)]
+    Reject(reject::RejectCommand),
     /// List alerts: who was told of which incident.
     #[command(subcommand)]
     Alert(alert::AlertCommand),

@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "events",
         ],
     ),
-    ("Failures", &["dead", "incident", "alert", "redrive", "rule"]),
+    ("Failures", &["dead", "incident", "reject", "alert", "redrive", "rule"]),
     ("Administer", &["archive", "token", "audit", "config", "migrate", "doctor"]),
     ("Tools", &["bench", "completions", "help"]),
 ];

@@ -40,6 +40,7 @@ pub mod limits;
 mod openapi;
 pub mod redrive;
 pub mod refusal;
+pub mod reject;
 pub mod run_limit;
 pub mod scale;
 pub mod schedule;

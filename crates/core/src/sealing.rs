@@ -44,6 +44,8 @@ pub enum SealedPart {
     Result,
     /// What a step of it returned (W7).
     Step,
+    /// An item that a run of it rejected (W9).
+    Reject,
 }
 
 /// Whose data it is: what is authenticated with it.
@@ -80,11 +82,18 @@ impl<'a> Owner<'a> {
         Self { job: spec.id, kind: &spec.kind, part: SealedPart::Step }
     }
 
+    /// An item that a run of a job of this id and kind rejected.
+    #[must_use]
+    pub const fn reject(job: JobId, kind: &'a str) -> Self {
+        Self { job, kind, part: SealedPart::Reject }
+    }
+
     fn bytes(self) -> Vec<u8> {
         let part: &[u8] = match self.part {
             SealedPart::Payload => b"backstop payload 1",
             SealedPart::Result => b"backstop result 1",
             SealedPart::Step => b"backstop step 1",
+            SealedPart::Reject => b"backstop reject 1",
         };
         // The first two have their lengths fixed by the words themselves; the kind is last and needs none.
         [part, &[0], self.job.as_bytes(), self.kind.as_bytes()].concat()

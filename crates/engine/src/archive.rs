@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::engine::Backstop;
 use crate::parts::EngineParts;
+use crate::rejects;
 
 /// Jobs that are read and removed together, so that no transaction is long.
 const BATCH: usize = 500;
@@ -120,7 +121,7 @@ impl Archive<'_> {
     pub async fn purge(self, jobs: Vec<JobId>) -> Result<Vec<Result<State, Refusal>>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
         for batch in jobs.chunks(BATCH) {
-            answers.extend(self.parts.store.purge(batch.to_vec(), None).await?);
+            answers.extend(self.purge_batch(batch, None).await?);
         }
         Ok(answers)
     }
@@ -182,11 +183,30 @@ impl Archive<'_> {
         let mut sum = Purged::default();
         for batch in jobs.chunks(BATCH) {
             // What was driven again since it was listed, and is done by now, is not what was asked for.
-            for answer in self.parts.store.purge(batch.to_vec(), only).await? {
+            for answer in self.purge_batch(batch, only).await? {
                 *(if answer.is_ok() { &mut sum.purged } else { &mut sum.left }) += 1;
             }
         }
         Ok(sum)
+    }
+
+    /// Removes jobs, and after them what they have rejected (W9). A process that dies in between leaves rejects to
+    /// their own retention.
+    async fn purge_batch(
+        self,
+        jobs: &[JobId],
+        only: Option<State>,
+    ) -> Result<Vec<Result<State, Refusal>>, StoreError> {
+        let store = &*self.parts.store;
+        let owners = rejects::stored::owners(store, jobs).await?;
+        let answers = store.purge(jobs.to_vec(), only).await?;
+        for (job, queue) in owners {
+            let purged = jobs.iter().zip(&answers).any(|(one, answer)| *one == job && answer.is_ok());
+            if purged {
+                rejects::stored::forget_job(store, &queue, job).await?;
+            }
+        }
+        Ok(answers)
     }
 
     /// The jobs of a page that have ended, and where the next page begins.

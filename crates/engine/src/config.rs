@@ -14,13 +14,14 @@ use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::{Redactor, StandardRedactor, sanitize};
 use backstop_core::job::{Aging, JobDefaults, Mask, Masking, Policy, Retention, Spec};
 use backstop_core::run_limit::{RunLimit, RunRate};
-use backstop_core::{Limits, tenant};
+use backstop_core::{Limits, Refusal, tenant};
 use backstop_store::Error as StoreError;
 
 use crate::alerts::Alerts;
 use crate::dependency::DependencySettings;
 use crate::error::Error;
 use crate::isolate::settings::IsolationSettings;
+use crate::rejects::settings::RejectSettings;
 
 pub use encryption::Encryption;
 pub use signing::Signing;
@@ -44,12 +45,14 @@ pub struct Retirement {
     pub queues: Option<Duration>,
     /// Workflows and batches that have ended; they are removed, and their jobs stay as long as any.
     pub workflows: Option<Duration>,
+    /// Rejects of items; they are removed, counted from when they were written.
+    pub rejects: Option<Duration>,
 }
 
 impl Default for Retirement {
     fn default() -> Self {
         let (plans, incidents, queues) = (Some(DAY * 90), Some(DAY * 90), Some(DAY * 30));
-        Self { plans, incidents, queues, workflows: Some(DAY * 90) }
+        Self { plans, incidents, queues, workflows: Some(DAY * 90), rejects: Some(DAY * 30) }
     }
 }
 
@@ -79,6 +82,13 @@ impl Retirement {
     #[must_use]
     pub const fn workflows(mut self, span: Option<Duration>) -> Self {
         self.workflows = span;
+        self
+    }
+
+    /// How long rejects of items stay; none for ever.
+    #[must_use]
+    pub const fn rejects(mut self, span: Option<Duration>) -> Self {
+        self.rejects = span;
         self
     }
 }
@@ -173,6 +183,8 @@ pub struct Config {
     /// How long what was done over HTTP stays in the audit log, counted from the newest line of each of its documents;
     /// none for ever.
     pub audit_retention: Option<Duration>,
+    /// Where rejects of items go, and how many a run may make (W9).
+    pub rejects: RejectSettings,
     /// Who is told of dead letters, and how often (D3).
     pub alerts: Alerts,
     /// What takes secrets out of errors before they are stored (F11).
@@ -221,6 +233,7 @@ impl Default for Config {
             retirement: Retirement::default(),
             signals: SignalSettings::default(),
             audit_retention: Some(AUDIT),
+            rejects: RejectSettings::default(),
             alerts: Alerts::default(),
             redactor: Arc::new(StandardRedactor::default()),
             signing: None,
@@ -250,6 +263,7 @@ impl std::fmt::Debug for Config {
             .field("retirement", &self.retirement)
             .field("signals", &self.signals)
             .field("audit_retention", &self.audit_retention)
+            .field("rejects", &self.rejects)
             .field("alerts", &self.alerts)
             .field("signing", &self.signing)
             .field("encryption", &self.encryption)
@@ -363,6 +377,13 @@ impl Config {
         self
     }
 
+    /// Sets where rejects of items go, and how many a run may make (W9).
+    #[must_use]
+    pub fn rejects(mut self, rejects: RejectSettings) -> Self {
+        self.rejects = rejects;
+        self
+    }
+
     /// Sets who is told of dead letters, and how often (D3).
     #[must_use]
     pub fn alerts(mut self, alerts: Alerts) -> Self {
@@ -453,7 +474,12 @@ impl Config {
             (format!("kind `{kind}`"), KindDependency::check_pointer(pointer))
         };
         let fields = self.dependency_fields.iter().map(of_field);
-        for (what, checked) in limits.chain(circuits).chain(fields) {
+        let rejects = self.rejects.limits.iter().map(|(kind, limit)| (format!("kind `{kind}`"), limit));
+        let rejects = rejects.chain([("rejects".to_owned(), &self.rejects.limit)]);
+        let rejects = rejects.map(|(what, limit)| {
+            (what, limit.check().map_err(|problem| Refusal::invalid("percent of rejects", problem)))
+        });
+        for (what, checked) in limits.chain(circuits).chain(fields).chain(rejects) {
             checked.map_err(|problem| Error::Configuration { what, problem })?;
         }
         Ok(())

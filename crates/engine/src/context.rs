@@ -1,6 +1,7 @@
 //! What a handler sees of its job and of the world around it (E1).
 
 mod complete;
+pub(crate) mod rejects;
 mod signal;
 pub(crate) mod steps;
 mod submit;
@@ -25,6 +26,7 @@ use crate::parts::EngineParts;
 use crate::run::children::ChildJobs;
 use crate::run::listener::RunListener;
 use crate::run::output::RunOutput;
+use crate::run::rejects::RunRejects;
 use crate::run::steps::RunSteps;
 use crate::sealing::{self, ShownPayload};
 use crate::workflows::inputs::Inputs;
@@ -83,6 +85,8 @@ pub(crate) struct Run {
     pub(crate) inputs: Inputs,
     /// Its durable steps (W7).
     pub(crate) steps: RunSteps,
+    /// Items that it rejects (W9).
+    pub(crate) rejects: RunRejects,
     /// Who hears at once what the handler says; none for most.
     pub(crate) listener: Option<Arc<dyn RunListener>>,
 }

@@ -3,6 +3,7 @@
 use backstop_store::{Error as StoreError, Finding, Level, QueueView};
 
 use crate::engine::Backstop;
+use crate::rejects::settings::RejectSettings;
 
 impl Backstop {
     /// What is wrong with the store's settings, if anything is, whether somebody does its maintenance, whether every
@@ -26,10 +27,19 @@ impl Backstop {
         let mut findings = self.parts.store.check().await?;
         findings.push(self.duties_found().await?);
         findings.push(of_queues(&self.parts.store.queues().await?));
+        findings.extend(of_rejects(&self.parts.config.rejects));
         #[cfg(target_os = "linux")]
         findings.push(crate::isolate::memory::finding());
         Ok(findings)
     }
+}
+
+/// A sink that may lose rejects (W9); nothing when there is none.
+fn of_rejects(settings: &RejectSettings) -> Option<Finding> {
+    let sink = settings.lossy_sink()?;
+    let message = format!("rejects of items go to `{sink}`, which is not durable");
+    let hint = "leave the sink out to keep them in the store, or use one that is durable".to_owned();
+    Some(Finding { level: Level::Warning, subject: "rejects".to_owned(), message, hint: Some(hint) })
 }
 
 /// Queues that are named when nobody serves them; more would hide the others.

@@ -164,6 +164,73 @@ pub enum CompleteError {
         /// What is wrong with them.
         problem: String,
     },
+    /// Rejects of items are not written yet, or there are too many of them (W9). They are stored apart from the
+    /// transaction, which may hold the store up: write them before it begins.
+    #[error("the job cannot be completed: {problem}")]
+    Rejects {
+        /// Which of the two.
+        problem: String,
+    },
+}
+
+/// Why an item was not rejected in an orderly way (W9).
+///
+/// [`RejectError::OverLimit`] and [`RejectError::Sink`] fail the run, whatever the handler makes of them, and so does a
+/// store that is away unless the settings say to go on.
+///
+/// ```
+/// use backstop::prelude::*;
+/// use backstop::RejectError;
+///
+/// async fn drop_row(cx: &JobContext<()>, row: &str) -> JobResult {
+///     match cx.reject(row, "it has no name").await {
+///         Err(RejectError::OverLimit { problem }) => Err(format!("stopped: {problem}").into()),
+///         other => Ok(other?),
+///     }
+/// }
+/// ```
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum RejectError {
+    /// The run has rejected more than it may.
+    #[error("{problem}")]
+    OverLimit {
+        /// How many, and what the limit is.
+        problem: String,
+    },
+    /// The sink did not take the rejects.
+    #[error("the reject sink `{sink}` does not take rejects: {source}")]
+    Sink {
+        /// Its name.
+        sink: String,
+        /// What it says.
+        source: BoxError,
+    },
+    /// The item cannot be told from others, or cannot be kept.
+    #[error("the item cannot be rejected: {problem}")]
+    Item {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The work on an item failed with an error that is not about the item.
+    #[error("{0}")]
+    Failed(#[source] BoxError),
+    /// The job was canceled or taken by others meanwhile; nothing was stored.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl std::fmt::Debug for RejectError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            // As the error itself: the type of a failure is read from here.
+            Self::Failed(error) => error.fmt(f),
+            other => write!(f, "RejectError({other})"),
+        }
+    }
 }
 
 /// Why a durable step or an effect has no result (W7, W8).

@@ -32,6 +32,10 @@ pub struct SignalsAndApprovals;
 #[doc = include_str!("../../../docs/learn/steps.md")]
 pub struct DurableSteps;
 
+/// docs/learn/rejects.md
+#[doc = include_str!("../../../docs/learn/rejects.md")]
+pub struct RejectedItems;
+
 /// docs/learn/schedules.md
 #[doc = include_str!("../../../docs/learn/schedules.md")]
 pub struct ScheduledJobs;

@@ -50,6 +50,7 @@ pub mod query;
 pub mod queue;
 pub mod redrive;
 mod registry;
+pub mod rejects;
 mod remote;
 pub mod rule;
 mod run;
@@ -126,7 +127,7 @@ pub use context::steps::{Effect, not_done};
 pub use context::{JobContext, SignalCall, Signaled};
 pub use dependency::{CheckAddress, CheckAddressError, DependencySettings};
 pub use engine::Backstop;
-pub use error::{CompleteError, Error, OperateError, StepError, SubmitError};
+pub use error::{CompleteError, Error, OperateError, RejectError, StepError, SubmitError};
 pub use events::Events;
 pub use handle::{JobHandle, ResultError};
 pub use ids::{job_id, worker_id};
@@ -136,8 +137,8 @@ pub use loops::{DependencyHealth, Health, HealthWatch, LoopHealth, LoopHeartbeat
 pub use maintenance::{DutyHealth, Maintenance, MaintenanceHandle};
 pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
 pub use remote::{
-    CircuitPass, Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteWorker, RenewedLeases,
-    WorkRequest,
+    CircuitPass, Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteReject, RemoteWorker,
+    RenewedLeases, WorkRequest,
 };
 #[cfg(feature = "run-log")]
 pub use run_log::RunLog;

@@ -59,7 +59,8 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
             match decode::<J>(&payload, || cx.shown_payload(&payload)) {
                 Ok(job) => {
                     let run = cx.run();
-                    run.settle_steps(job.run(cx).await.into_reply())
+                    let reply = run.settle_steps(job.run(cx).await.into_reply());
+                    run.settle_rejects(reply).await
                 }
                 Err(failed) => Reply(Err(failed)),
             }

@@ -20,6 +20,7 @@ mod heartbeat;
 pub(crate) mod memory;
 mod overtime;
 mod presence;
+mod rejects;
 mod signals;
 mod steps;
 pub(crate) mod suspect;
@@ -38,6 +39,7 @@ use crate::parts::EngineParts;
 
 pub use finish::Finished;
 pub use heartbeat::{LostLease, LostReason, RenewedLeases};
+pub use rejects::RemoteReject;
 pub use work::{CircuitPass, Ended, Grant, Handed, RemoteWorker, WorkRequest};
 
 /// The engine as workers outside of the process use it. Made by [`Backstop::remote`].

@@ -83,6 +83,31 @@ pub(crate) fn step(config: &Config, spec: &Spec, text: &Arc<str>) -> Result<Arc<
     open(config, Owner::step_of(spec), text)
 }
 
+/// A rejected item as it is kept, likewise (W9).
+pub(crate) fn kept_reject(config: &Config, spec: &Spec, text: String) -> Result<Arc<str>, String> {
+    kept(config, spec, Owner::reject(spec.id, &spec.kind), text)
+}
+
+/// A rejected item in the clear; what these keys do not open stays closed.
+pub(crate) fn opened_reject(config: &Config, job: JobId, kind: &str, item: &Arc<str>) -> Arc<str> {
+    opened(config, Owner::reject(job, kind), item)
+}
+
+/// A rejected item as people see it: without secrets, and closed when it is sealed (F11, E12).
+pub(crate) fn shown_reject(config: &Config, kind: &str, item: &Arc<str>) -> Value {
+    if is_sealed(item) {
+        return SHOWN.into();
+    }
+    match serde_json::from_str(item) {
+        Ok(mut value) => {
+            config.mask().value(Some(kind), &mut value);
+            value
+        }
+        // What cannot be looked through is not shown.
+        Err(_) => "[hidden]".into(),
+    }
+}
+
 fn kept(config: &Config, spec: &Spec, owner: Owner<'_>, text: String) -> Result<Arc<str>, String> {
     match &config.encryption {
         Some(encryption) if encryption.covers(&spec.kind) || is_sealed(&spec.payload) => {

@@ -123,6 +123,18 @@ async fn waiting(cx: JobContext<()>, key: String) -> JobResult<(Option<u32>, Opt
     Ok((first, second, cx.run_number()))
 }
 
+/// Rejects items, dies, and rejects them again with one more.
+#[job(isolate = "always", max_crashes = 2)]
+async fn rejecting(cx: JobContext<()>) -> JobResult {
+    cx.reject_many((0..120).map(|item| (item, "bad"))).await?;
+    if cx.run_number() == 1 {
+        cx.flush_rejects().await?;
+        std::process::abort();
+    }
+    cx.reject("another", "bad").await?;
+    Ok(())
+}
+
 async fn check(place: Place) {
     let engine = Backstop::open(&place.url).await.expect("a store");
     if !is_isolated_child() {
@@ -131,12 +143,13 @@ async fn check(place: Place) {
     }
     // In a child this is where it ends.
     let worker = engine.worker(()).register::<Transfer>().register::<After>().register::<Die>();
-    let worker = worker.register::<Stepping>().register::<Waiting>();
+    let worker = worker.register::<Stepping>().register::<Waiting>().register::<Rejecting>();
     let worker = worker.queue("default", 2).start().await.expect("a worker");
     completes_in_transactions_of_its_own(&engine, &place).await;
     dies_with_evidence(&engine).await;
     goes_on_from_its_steps(&engine).await;
     waits_for_signals(&engine).await;
+    keeps_its_rejects(&engine).await;
     worker.stop().await;
     let drop = format!("DROP TABLE {}", place.table);
     place.transact(drop, None, true).await.expect("it is there");
@@ -183,6 +196,18 @@ async fn dies_with_evidence(engine: &Backstop) {
         assert!(run.output.unwrap_or_default().contains("about to die"));
     }
     assert_eq!(of_kind(engine, After::KIND).await, 3, "what it submitted is there once");
+}
+
+/// W9: a child rejects items as every run does, once each.
+async fn keeps_its_rejects(engine: &Backstop) {
+    let at_once = Backoff::fixed(Duration::from_millis(1));
+    let job = engine.enqueue(Rejecting {}).backoff(at_once).submit().await.expect("stored");
+    job.result().await.expect("its second run succeeds");
+    let tally = engine.job(job.id).await.expect("read").expect("a job").view.record.rejects().cloned();
+    let tally = tally.expect("there are some");
+    assert_eq!((tally.stored, tally.run, tally.rejected), (121, 2, 121));
+    let all = engine.rejects().of_job(job.id, 500).await.expect("read");
+    assert_eq!((all.len(), all[120].run), (121, 2));
 }
 
 async fn goes_on_from_its_steps(engine: &Backstop) {

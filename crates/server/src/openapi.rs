@@ -20,7 +20,7 @@ use crate::shape::{ErrorBody, ErrorDetail};
 const BEARER: &str = "bearer";
 
 /// What each tag is about. A tag that is not here is refused by a test.
-const TAGS: [(&str, &str); 29] = [
+const TAGS: [(&str, &str); 30] = [
     ("alerts", "What each channel was told of each incident."),
     ("archive", "Jobs that ended long ago."),
     ("audit", "Who changed what over HTTP."),
@@ -40,6 +40,7 @@ const TAGS: [(&str, &str); 29] = [
     ("ordering-keys", "Whose turn it is among jobs with one ordering key, and letting a line go on."),
     ("queues", "List, pause and resume queues."),
     ("redrives", "Plans that drive dead letters again, carefully."),
+    ("rejects", "Items that runs could not handle, and that did not stop them."),
     ("rules", "What becomes of failures, without a deploy."),
     ("scale", "The backlog and the number of worker processes it needs, for autoscalers."),
     ("schedules", "Jobs that are submitted again and again."),

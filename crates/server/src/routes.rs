@@ -67,6 +67,7 @@ fn all() -> Routes {
     let routes = resources::schedules::routes(routes);
     let routes = resources::workflows::routes(routes);
     let routes = resources::signals::routes(routes);
+    let routes = resources::rejects::routes(routes);
     let mut routes = resources::queues::routes(routes);
     for (needs, handlers) in &mut routes.added {
         openapi::complete(*needs, &mut handlers.1);

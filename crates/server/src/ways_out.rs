@@ -78,7 +78,7 @@ const REVEALED: DataShown = DataShown::InClear { scope: Scope::Logs, opens: true
 const HANDED_OUT: DataShown = DataShown::InClear { scope: Scope::Work, opens: true };
 
 /// Every way out on which data of jobs is met.
-pub const WAYS_OUT: [WayOut; 32] = [
+pub const WAYS_OUT: [WayOut; 36] = [
     get("/api/v1/jobs", DataShown::Masked),
     answer("GET", "/api/v1/jobs", "reveal=true", REVEALED),
     get("/api/v1/jobs/{id}", DataShown::Masked),
@@ -102,6 +102,10 @@ pub const WAYS_OUT: [WayOut; 32] = [
     answer("POST", "/api/v1/incidents/{fingerprint}/mute", "", DataShown::Words),
     answer("POST", "/api/v1/incidents/{fingerprint}/reopen", "", DataShown::Words),
     answer("POST", "/api/v1/redrives", "", DataShown::Words),
+    get("/api/v1/rejects", DataShown::Masked),
+    answer("GET", "/api/v1/rejects", "reveal=true", REVEALED),
+    get("/api/v1/rejects/export", REVEALED),
+    get("/api/v1/reject-groups", DataShown::Words),
     answer("POST", "/api/v1/rules/test", "", DataShown::Words),
     answer("POST", "/api/v1/work/claim", "", HANDED_OUT),
     get("/api/v1/events", DataShown::Masked),
@@ -114,7 +118,7 @@ pub const WAYS_OUT: [WayOut; 32] = [
 ];
 
 /// Every other route: method and path. Their answers hold no data of jobs.
-pub const WITHOUT_DATA: [(&str, &str); 83] = [
+pub const WITHOUT_DATA: [(&str, &str); 84] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/batches"),
@@ -190,6 +194,7 @@ pub const WITHOUT_DATA: [(&str, &str); 83] = [
     ("POST", "/api/v1/work/heartbeat"),
     ("POST", "/api/v1/work/log"),
     ("POST", "/api/v1/work/progress"),
+    ("POST", "/api/v1/work/reject"),
     ("POST", "/api/v1/work/step"),
     ("PUT", "/api/v1/limits/{name}"),
     ("PUT", "/api/v1/schedules/{name}"),

@@ -173,8 +173,8 @@ impl Out {
         self.rows(Statement::SaveDocuments, &writes.ended, |row, note| {
             row.text(Drawer::WorkflowEnds.as_str()).text(&note.key()).int(1).text(&note.body());
         });
-        self.rows(Statement::SaveDocuments, &writes.steps, |row, (key, result)| {
-            row.text(Drawer::Steps.as_str()).text(key).int(1).text(result);
+        self.rows(Statement::SaveDocuments, &writes.noted, |row, (drawer, key, body)| {
+            row.text(drawer.as_str()).text(key).int(1).text(body);
         });
         Ok(())
     }

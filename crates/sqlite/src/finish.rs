@@ -2,7 +2,7 @@
 
 use backstop_core::job::{Ending, Spec, Stale, State};
 use backstop_core::{event, tenant};
-use backstop_store::{Drawer, Duty, Finish, Note, Term};
+use backstop_store::{Duty, Finish, Note, Term};
 use rusqlite::params;
 
 use crate::duty::expect_term;
@@ -139,8 +139,8 @@ fn annotate_one(
     let before = stored.record.clone();
     let Ok(kept) = stored.record.note(&note.lease, &note.remark) else { return refused };
     tx.save(&stored, &before)?;
-    if let Some((key, result)) = kept.and_then(|position| note.step_document(position)) {
-        let values = params![Drawer::Steps.as_str(), key, &*result];
+    for (drawer, key, body) in kept.into_iter().flat_map(|position| note.documents(position)) {
+        let values = params![drawer.as_str(), key, &*body];
         tx.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
     }
     Ok(Ok(()))

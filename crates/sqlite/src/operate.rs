@@ -2,7 +2,7 @@
 
 use backstop_core::job::{Operated, Operation, State};
 use backstop_core::{JobId, Refusal, event};
-use backstop_store::{Drawer, signal_document};
+use backstop_store::signal_document;
 use rusqlite::params;
 
 use crate::error::SqliteFailure;
@@ -42,8 +42,8 @@ pub(crate) fn one(
         return Ok(Ok(operated));
     }
     tx.save(&stored, &before)?;
-    if let Some((key, text)) = signal_document(id, operation, &stored.record) {
-        let values = params![Drawer::Steps.as_str(), key, &*text];
+    if let Some((drawer, key, text)) = signal_document(id, operation, &stored.record) {
+        let values = params![drawer.as_str(), key, &*text];
         tx.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
     }
     if let Some(run) = &operated.ended_run {

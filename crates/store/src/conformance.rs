@@ -35,6 +35,7 @@ pub mod lists;
 pub mod operate;
 pub mod purge;
 pub mod query;
+pub mod rejects;
 pub mod run;
 pub mod run_limits;
 pub mod sharing;
@@ -187,6 +188,14 @@ macro_rules! conformance {
                 a_signal_for_an_earlier_hold_changes_nothing
                 a_paused_job_keeps_what_came
                 a_parked_head_keeps_its_line
+            ]
+            rejects: [
+                rejects_are_stored_with_their_counts
+                a_stale_lease_stores_no_reject
+                a_batch_of_rejects_is_stored_once
+                rejects_of_many_runs_are_stored_together
+                rejects_outlive_their_run
+                an_item_is_kept_as_it_was_given
             ]
             again: [
                 the_same_ending_is_answered_as_the_first_time

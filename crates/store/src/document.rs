@@ -81,11 +81,22 @@ pub enum Drawer {
     SignalTimes,
     /// How many signals are kept, by tenant (W10).
     SignalCounts,
+    /// Rejected items (W9), a batch in each document, by [`RejectBatch::key`](backstop_core::reject::RejectBatch::key).
+    /// They are written by leases.
+    Rejects,
+    /// Batches of rejects that nobody has counted yet, by the same keys.
+    RejectNotes,
+    /// Batches of rejects that were counted, by [`Drawer::reject_moment`]: the oldest come first.
+    RejectTimes,
+    /// Rejects that have something in common, by tenant and fingerprint.
+    RejectGroups,
+    /// How many items have rejects that are stored, by tenant.
+    RejectCounts,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 36] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -117,6 +128,11 @@ impl Drawer {
         Self::SignalWaits,
         Self::SignalTimes,
         Self::SignalCounts,
+        Self::Rejects,
+        Self::RejectNotes,
+        Self::RejectTimes,
+        Self::RejectGroups,
+        Self::RejectCounts,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -129,6 +145,12 @@ impl Drawer {
     #[must_use]
     pub fn step(job: JobId, position: u32) -> String {
         format!("{job}/{position:04}")
+    }
+
+    /// The key of a document of [`Drawer::RejectTimes`]: when a batch was written, and its own key.
+    #[must_use]
+    pub fn reject_moment(moment: Timestamp, key: &str) -> String {
+        format!("{:019}/{key}", moment.as_micros().max(0))
     }
 
     /// Its name, as stores keep it.
@@ -166,6 +188,11 @@ impl Drawer {
             Self::SignalWaits => "signal_wait",
             Self::SignalTimes => "signal_time",
             Self::SignalCounts => "signal_count",
+            Self::Rejects => "reject",
+            Self::RejectNotes => "reject_note",
+            Self::RejectTimes => "reject_time",
+            Self::RejectGroups => "reject_group",
+            Self::RejectCounts => "reject_count",
         }
     }
 }

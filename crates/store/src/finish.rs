@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use backstop_core::job::{Ending, Operation, Progress, Record, Remark, StepFact, StepWrite};
+use backstop_core::reject::RejectBatch;
 use backstop_core::{JobId, Lease};
 
 use crate::Drawer;
 
-/// The document that keeps what a signal brought to a job whose record it has just changed (W10): its key and what it
-/// says.
+/// The document that keeps what a signal brought to a job whose record it has just changed (W10): where it is and what
+/// it says.
 #[must_use]
-pub fn signal_document(job: JobId, operation: &Operation, record: &Record) -> Option<(String, Arc<str>)> {
+pub fn signal_document(job: JobId, operation: &Operation, record: &Record) -> Option<NoteDocument> {
     let Operation::Signal { step: StepWrite { name, fact: StepFact::Done(text), .. }, .. } = operation else {
         return None;
     };
     let position = record.step_history()?.position_of(name)?;
-    Some((Drawer::step(job, position), text.clone()))
+    Some((Drawer::Steps, Drawer::step(job, position), text.clone()))
 }
 
 /// The end of one run.
@@ -55,14 +56,30 @@ impl Note {
         Self { lease, remark: Remark::Step(write) }
     }
 
-    /// The document that keeps the result of a step whose position is known: its key and what it says.
+    /// Items that a run could not handle (W9).
     #[must_use]
-    pub fn step_document(&self, position: u32) -> Option<(String, Arc<str>)> {
+    pub const fn rejects(lease: Lease, batch: RejectBatch) -> Self {
+        Self { lease, remark: Remark::Rejects(batch) }
+    }
+
+    /// The documents that are kept beside the record, whose place there is known by `position`: where each is, and what
+    /// it says.
+    #[must_use]
+    pub fn documents(&self, position: u32) -> Vec<NoteDocument> {
         match &self.remark {
             Remark::Step(StepWrite { fact: StepFact::Done(result), .. }) => {
-                Some((Drawer::step(self.lease.job, position), result.clone()))
+                vec![(Drawer::Steps, Drawer::step(self.lease.job, position), result.clone())]
             }
-            _ => None,
+            Remark::Rejects(batch) => {
+                let key = batch.key(position);
+                // Texts and numbers: there is no way to fail.
+                let body = serde_json::to_string(batch).unwrap_or_default();
+                vec![(Drawer::Rejects, key.clone(), body.into()), (Drawer::RejectNotes, key, Arc::from("1"))]
+            }
+            _ => Vec::new(),
         }
     }
 }
+
+/// What is kept beside a record: drawer, key and body.
+pub type NoteDocument = (Drawer, String, Arc<str>);

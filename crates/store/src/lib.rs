@@ -50,7 +50,7 @@ pub use contract::{Answer, InspectStore, Signal, Store, WorkStore};
 pub use document::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect, check_names};
 pub use duty::{Duty, Orphan, Overdue, Term, Terms};
 pub use error::Error;
-pub use finish::{Finish, Note, signal_document};
+pub use finish::{Finish, Note, NoteDocument, signal_document};
 pub use layer::Layer;
 pub use line::{LineRange, LineView};
 pub use model::ModelStore;

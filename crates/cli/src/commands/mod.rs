@@ -22,6 +22,7 @@ pub(crate) mod limit;
 pub(crate) mod migrate;
 pub(crate) mod queue;
 pub(crate) mod redrive;
+pub(crate) mod reject;
 pub(crate) mod rule;
 pub(crate) mod schedule;
 pub(crate) mod signal;
@@ -57,6 +58,7 @@ pub(crate) async fn run(command: CliCommand, app: &App) -> Result<Exit, Problem>
         CliCommand::Audit(args) => audit::run(&args, app).await,
         CliCommand::Events(args) => events::run(&args, app).await,
         CliCommand::Incident(command) => incident::run(command, app).await,
+        CliCommand::Reject(command) => reject::run(command, app).await,
         CliCommand::Rule(command) => rule::run(*command, app).await,
         CliCommand::Redrive(command) => redrive::run(command, app).await,
         CliCommand::Token(command) => token::run(command, app).await,

@@ -8,6 +8,7 @@
 //!   `[limits]`.
 //! - [`dependencies`]: what jobs need that may be away.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
+//! - [`rejects`]: where rejects of items go, and how many a run may make.
 //! - [`scale`]: how many worker processes there are to be.
 //! - [`init`]: a first file to start from. [`reference`]: every key with its default and meaning, as a page.
 //! - [`server`]: the door of the HTTP API. [`keys`]: `[signing]`, `[encryption]` and `[masking]`.
@@ -28,6 +29,7 @@ pub(crate) mod nearest;
 pub(crate) mod rate;
 pub(crate) mod read;
 pub(crate) mod reference;
+mod rejects;
 mod run_limits;
 mod scale;
 pub(crate) mod schedules;

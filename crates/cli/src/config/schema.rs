@@ -116,6 +116,8 @@ const KIND: &[ConfigKey] = &[
     value("cpu_limit", ValueKind::Span),
     value("dependency", ValueKind::Text),
     value("dependency_from", ValueKind::Text),
+    value("max_rejects", ValueKind::Count),
+    value("max_reject_percent", ValueKind::Count),
 ];
 
 const DEPENDENCY: &[ConfigKey] = &[value("check", ValueKind::Text), value("every", ValueKind::Span)];
@@ -222,6 +224,14 @@ const HTTP: &[ConfigKey] = &[
     ConfigKey { name: "secrets", shape: KeyShape::Open, used: true, secret: true },
 ];
 
+const REJECTS: &[ConfigKey] = &[
+    value("sink", ValueKind::Word(&["store", "log"])),
+    value("on_sink_failure", ValueKind::Word(&["fail", "continue"])),
+    value("keep_items", ValueKind::Flag),
+    value("max_rejects", ValueKind::Count),
+    value("max_reject_percent", ValueKind::Count),
+];
+
 const HANDLERS: &[ConfigKey] = &[
     key("command", KeyShape::Section(COMMAND)),
     key("http", KeyShape::Section(HTTP)),
@@ -306,6 +316,7 @@ pub(crate) const FILE: &[ConfigKey] = &[
     key("circuits", KeyShape::Named(CIRCUIT)),
     key("limits", KeyShape::SectionAndNamed(LIMITS, RUN_LIMIT)),
     key("schedules", KeyShape::Named(SCHEDULE)),
+    key("rejects", KeyShape::Section(REJECTS)),
     key(
         "signals",
         KeyShape::Section(&[
@@ -325,6 +336,7 @@ pub(crate) const FILE: &[ConfigKey] = &[
             value("workflows", ValueKind::Keep),
             value("incidents", ValueKind::Keep),
             value("queues", ValueKind::Keep),
+            value("rejects", ValueKind::Keep),
         ]),
     ),
     key(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::limits::RunLimit;
-use backstop::{Config, Limits, QueueConfig, SignalSettings};
+use backstop::{Config, Limits, QueueConfig, Retirement, SignalSettings};
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::StandardRedactor;
 use backstop_core::job::Aging;
@@ -22,8 +22,8 @@ use super::server::{self, ServerSection};
 use super::source::SettingSource;
 use super::veil::veiled;
 use super::{
-    alerts, circuits, defaults, dependencies, env, handlers, isolation, keys, limits, run_limits, scale,
-    schedules,
+    alerts, circuits, defaults, dependencies, env, handlers, isolation, keys, limits, rejects, run_limits,
+    scale, schedules,
 };
 use crate::problem::Problem;
 
@@ -219,10 +219,8 @@ impl Settings {
             }
             (["retention", "failed"], PlainValue::Span(span)) => self.engine.retention.failed = Some(*span),
             (["retention", "archive"], PlainValue::Span(span)) => self.engine.retention.archive = Some(*span),
-            (["retention", "plans"], value) => self.engine.retirement.plans = kept(value),
-            (["retention", "workflows"], value) => self.engine.retirement.workflows = kept(value),
-            (["retention", "incidents"], value) => self.engine.retirement.incidents = kept(value),
-            (["retention", "queues"], value) => self.engine.retirement.queues = kept(value),
+            (["retention", word], value) => take_retirement(&mut self.engine.retirement, word, kept(value)),
+            (["rejects", word], value) => rejects::take(&mut self.engine.rejects, word, value)?,
             (["signals", word], value) => take_signals(&mut self.engine.signals, word, value),
             (["server", "audit_retention"], PlainValue::Span(span)) => {
                 self.engine.audit_retention = Some(*span)
@@ -241,6 +239,9 @@ impl Settings {
             }
             (["kinds", name, word @ ("isolate" | "memory_limit" | "cpu_limit")], value) => {
                 isolation::take(self.engine.isolation.entry((*name).to_owned()).or_default(), word, value)?;
+            }
+            (["kinds", name, word @ ("max_rejects" | "max_reject_percent")], value) => {
+                rejects::take_of_kind(&mut self.engine.rejects, name, word, value)?;
             }
             (["kinds", name, "dependency"], PlainValue::Text(key)) => {
                 dependencies::need(&mut self.engine, name, key)?;
@@ -382,6 +383,7 @@ impl Settings {
             ("retention.workflows", retirement.workflows),
             ("retention.incidents", retirement.incidents),
             ("retention.queues", retirement.queues),
+            ("retention.rejects", retirement.rejects),
             ("server.audit_retention", self.engine.audit_retention),
         ] {
             all.push((key.to_owned(), json!(span.map_or_else(|| "forever".to_owned(), exact))));
@@ -395,6 +397,18 @@ impl Settings {
             }
         }
     }
+}
+
+/// How long plans, workflows, incidents, rejects and empty queues stay.
+fn take_retirement(retirement: &mut Retirement, word: &str, keep: Option<Duration>) {
+    let kept = match word {
+        "plans" => &mut retirement.plans,
+        "workflows" => &mut retirement.workflows,
+        "incidents" => &mut retirement.incidents,
+        "rejects" => &mut retirement.rejects,
+        _ => &mut retirement.queues,
+    };
+    *kept = keep;
 }
 
 /// How long something is kept; none for ever.

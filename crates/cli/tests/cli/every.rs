@@ -14,7 +14,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 90] = [
+const LINES: [&str; 94] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -80,6 +80,10 @@ const LINES: [&str; 90] = [
     "incident fixed INCIDENT",
     "incident mute INCIDENT",
     "incident reopen INCIDENT",
+    "reject list",
+    "reject list --groups",
+    "reject show GROUP",
+    "reject export",
     "rule add r --text stolen --then permanent",
     "rule list",
     "rule test r",
@@ -132,6 +136,7 @@ impl Found {
             "workflow submit FLOW" => self.words.push(("WORKFLOW", text("/id"))),
             "batch submit BUNCH" => self.words.push(("BATCH", text("/id"))),
             "incident list" => self.words.push(("INCIDENT", text("/items/0/fingerprint"))),
+            "reject list --groups" => self.words.push(("GROUP", text("/items/0/fingerprint"))),
             "redrive plan --incident INCIDENT" => self.words.push(("PLAN", text("/plan/id"))),
             "token new --name root --scope admin" => self.token = text("/token"),
             _ => {}
@@ -169,6 +174,7 @@ fn every(program: &Program) -> BTreeSet<String> {
 #[test]
 fn every_command_works_through_a_server_or_says_that_it_needs_a_store() {
     let (home, elsewhere) = (Program::new(), Program::new());
+    played(&home, &["rejects"]);
     let archived = played(&home, &["well"])[0].to_string();
     archive(&home);
     let dead = played(&home, &["permanent", "rain"]);

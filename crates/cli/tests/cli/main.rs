@@ -18,6 +18,7 @@ mod people;
 mod program;
 mod purge;
 mod redrive;
+mod rejects;
 mod served;
 mod server;
 mod servers;

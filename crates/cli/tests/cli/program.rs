@@ -155,6 +155,7 @@ impl Job for Play {
         cx.log(HOSTILE);
         match self.ends.as_str() {
             "well" => Ok(()),
+            "rejects" => Ok(cx.reject("an item", "it cannot be handled").await?),
             "permanent" => Err(Outcome::permanent("the card is stolen"))?,
             "hostile" => Err(Outcome::permanent(HOSTILE))?,
             other => Err(format!("it ended as {other}").into()),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LogLines, Record, SignalWait, StepHistory, WorkflowMark};
 use crate::failure::Fingerprint;
+use crate::reject::RejectTally;
 use crate::time::Timestamp;
 
 /// For how long the same failure of the same job is not told again (D3).
@@ -43,6 +44,9 @@ pub struct Marks {
     /// The signal that it waits for (W10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<SignalWait>,
+    /// How many of its items were rejected (W9); it stays as long as the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejects: Option<RejectTally>,
 }
 
 /// The latest alert about a job.

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::failure::{Cause, Decision, TerminalReason};
 use crate::id::{Fence, JobId, WorkerId};
+use crate::reject::RejectCounts;
 use crate::time::Timestamp;
 
 /// A job as every interface shows it.
@@ -135,6 +136,9 @@ pub struct JobJson {
     /// What is stored of its steps and effects, in the order of their calls (W7, W8); only where one job is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepMark>,
+    /// How many of its items were rejected (W9); only where one job is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejects: Option<RejectCounts>,
     /// Data that a list does not show whole because it is large: `payload`, `params` or `result`, and its size in
     /// bytes. What stands there instead is null, or its beginning as text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -243,6 +247,7 @@ impl JobView {
             waiting_for: self.waiting_for(),
             counters: None,
             steps: Vec::new(),
+            rejects: None,
             left_out: BTreeMap::new(),
         }
     }
@@ -255,6 +260,7 @@ impl JobDetail {
         JobJson {
             counters: Some(self.counters.clone()),
             steps: self.view.record.steps_in_order(),
+            rejects: self.view.record.rejects().map(RejectCounts::from),
             waiting_for: self.waiting_for(),
             ..self.view.reads()
         }

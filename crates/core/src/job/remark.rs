@@ -1,9 +1,11 @@
-//! What a run says while it goes on: how far it is, lines to keep with it, and what became of its steps.
+//! What a run says while it goes on: how far it is, lines to keep with it, what became of its steps, and which items
+//! it rejects.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Progress, Record, Stale, StepHistory, StepMark, StepWrite};
 use crate::id::Lease;
+use crate::reject::{RejectBatch, RejectTally};
 
 /// What a run that is under way says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +22,8 @@ pub enum Remark {
     },
     /// What became of a step (W7, W8).
     Step(StepWrite),
+    /// Items that it could not handle (W9).
+    Rejects(RejectBatch),
 }
 
 /// Lines of one run, up to a limit.
@@ -60,7 +64,8 @@ impl LogLines {
 }
 
 impl Record {
-    /// Keeps what a started run says. Answers where the result of a step is to be kept, if it brings one (W7).
+    /// Keeps what a started run says. Answers where the result of a step, or a batch of rejects, is
+    /// to be kept, if it brings one (W7, W9).
     ///
     /// # Errors
     /// [`Stale`] when the lease is not the current hold, or its run has not started.
@@ -75,6 +80,7 @@ impl Record {
                 lines.iter().for_each(|line| logged.push(line, *limit));
             }),
             Remark::Step(write) => return Ok(self.write_step(write)),
+            Remark::Rejects(batch) => return Ok(self.write_rejects(batch)),
         }
         Ok(None)
     }
@@ -129,6 +135,19 @@ impl Record {
     pub(super) fn write_step(&mut self, write: &StepWrite) -> Option<u32> {
         let (run, mut kept) = (self.runs, None);
         self.mark(|marks| kept = marks.steps.write(write, run));
+        kept
+    }
+
+    /// How many of its items were rejected (W9); none for most.
+    #[must_use]
+    pub fn rejects(&self) -> Option<&RejectTally> {
+        self.marks.as_ref().and_then(|marks| marks.rejects.as_ref())
+    }
+
+    /// Counts rejects of the run that is under way.
+    fn write_rejects(&mut self, batch: &RejectBatch) -> Option<u32> {
+        let mut kept = None;
+        self.mark(|marks| kept = marks.rejects.get_or_insert_default().take(batch));
         kept
     }
 

@@ -64,8 +64,11 @@ impl<C> JobContext<C> {
 }
 
 impl Run {
-    /// Refuses a completion that the steps of the run do not allow (W7).
+    /// Refuses a completion that the steps of the run do not allow (W7), or that would lose rejects (W9).
     fn may_complete(&self) -> Result<(), CompleteError> {
+        if let Some(problem) = self.completion_problem() {
+            return Err(CompleteError::Rejects { problem });
+        }
         self.steps_problem(true)
             .map_or(Ok(()), |failure| Err(CompleteError::Steps { problem: failure.message }))
     }

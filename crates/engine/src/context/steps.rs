@@ -20,6 +20,12 @@ tokio::task_local! {
     static INDEX: u32;
 }
 
+/// The step whose code runs, if it is one.
+pub(super) fn current_name(run: &Run) -> Option<String> {
+    let index = INDEX.try_with(|index| *index).ok()?;
+    run.steps.name_of(index)
+}
+
 type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send + 'a>>;
 type Code<'a, T> = Box<dyn FnOnce() -> Work<'a, T> + Send + 'a>;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backstop_core::failure::{Cause, TerminalReason, Verdict};
-use backstop_core::job::{Ending, NewJob, Stale, State};
+use backstop_core::job::{Ending, NewJob, Remark, Stale, State};
 use backstop_core::{Lease, Refusal, WorkerId};
 use backstop_store::{
-    Answer, Claim, Claimed, Finish, Layer, Overdue, Renewed, Signal, Store, Submit, Submitted, Term,
+    Answer, Claim, Claimed, Finish, Layer, Note, Overdue, Renewed, Signal, Store, Submit, Submitted, Term,
 };
 
 use super::{Figures, LONG, SHORT};
@@ -133,6 +133,24 @@ impl Layer for Metered {
 
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
         self.endings("finish", endings, |store, endings| store.finish(endings))
+    }
+
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+        let rejects: Vec<(usize, Arc<str>, usize)> = notes
+            .iter()
+            .enumerate()
+            .filter_map(|(place, note)| match &note.remark {
+                Remark::Rejects(batch) => Some((place, batch.kind.clone(), batch.rejects.len())),
+                _ => None,
+            })
+            .collect();
+        self.timed("annotate", self.inner.annotate(notes), move |figures, answers| {
+            for (place, kind, count) in rejects.iter().filter(|(_, _, count)| *count > 0) {
+                if answers.get(*place).is_some_and(Result::is_ok) {
+                    figures.rejected(kind, "store", *count);
+                }
+            }
+        })
     }
 
     fn expire(&self, term: Term, jobs: Vec<Overdue>) -> Answer<'_, usize> {

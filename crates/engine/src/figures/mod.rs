@@ -29,6 +29,8 @@ pub struct Figures {
     duplicates: Labelled<AtomicU64>,
     refused: Labelled<AtomicU64>,
     events: Labelled<AtomicU64>,
+    rejects: Labelled<AtomicU64>,
+    rejects_lost: Labelled<AtomicU64>,
     store_time: Labelled<Times>,
     store_errors: Labelled<AtomicU64>,
 }
@@ -45,6 +47,8 @@ impl Figures {
             duplicates: Labelled::new(["queue", ""]),
             refused: Labelled::new(["", "code"]),
             events: Labelled::new(["", "what"]),
+            rejects: Labelled::new(["kind", "sink"]),
+            rejects_lost: Labelled::new(["kind", "sink"]),
             store_time: Labelled::new(["", "verb"]),
             store_errors: Labelled::new(["verb", "code"]),
         })
@@ -66,6 +70,16 @@ impl Figures {
     /// A run was ended by the handler's own transaction, past the store of this process (L14).
     pub(crate) fn completed(&self, kind: &str) {
         self.runs.add(kind, Cause::Succeeded.as_str(), 1);
+    }
+
+    /// Items were rejected (W9).
+    pub(crate) fn rejected(&self, kind: &str, sink: &str, rejects: usize) {
+        self.rejects.add(kind, sink, u64::try_from(rejects).unwrap_or(u64::MAX));
+    }
+
+    /// Rejects could not be handed over.
+    pub(crate) fn rejects_lost(&self, kind: &str, sink: &str, rejects: usize) {
+        self.rejects_lost.add(kind, sink, u64::try_from(rejects).unwrap_or(u64::MAX));
     }
 
     /// A submit was refused.
@@ -102,6 +116,12 @@ impl Figures {
             ),
             count("backstop_refused_total", "Submits refused, by the refusal's code.", &self.refused),
             count("backstop_engine_events_total", "What the engine met besides, by what.", &self.events),
+            count("backstop_rejects_total", "Rejects of items, by kind and sink.", &self.rejects),
+            count(
+                "backstop_rejects_lost_total",
+                "Rejects of items that could not be handed over, by kind and sink.",
+                &self.rejects_lost,
+            ),
             times("backstop_store_seconds", "How long calls to the store took, by verb.", &self.store_time),
             count("backstop_store_errors_total", "Calls to the store that failed.", &self.store_errors),
         ]

@@ -10,9 +10,10 @@ use std::{fs, io};
 
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::{Cause, Failure};
+use backstop_core::reject::RejectBatch;
 use backstop_process::limits::{soft_cpu_limit, soft_data_limit};
 use backstop_process::{ChildProcess, MemoryCgroup, ProcessLimits};
-use backstop_store::{DocumentRange, Drawer, Note, Submit};
+use backstop_store::{DocumentRange, Documents, Drawer, Note, Submit};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -387,8 +388,9 @@ impl PrintedPipe {
     }
 }
 
-/// Results of steps that a child gets at once.
+/// Results of steps, and batches of rejects, that a child gets at once.
 const STEPS_PAGE: usize = 100;
+const REJECTS_PAGE: usize = 20;
 
 /// Asks the store for a child.
 async fn answer(parts: &EngineParts, run: &Run, call: StoreCall) -> Result<CallAnswer, CallError> {
@@ -412,16 +414,27 @@ async fn answer(parts: &EngineParts, run: &Run, call: StoreCall) -> Result<CallA
         }
         StoreCall::StepResults(after) => {
             let range = DocumentRange::first(Drawer::Steps, STEPS_PAGE).under(format!("{}/", run.lease.job));
-            store.documents(DocumentRange { after, ..range }).await.map(|page| {
-                let items = page.items.into_iter().map(|document| (document.key, document.body)).collect();
-                CallAnswer::StepResults { now: page.now, items, more: page.more }
-            })
+            store.documents(DocumentRange { after, ..range }).await.map(documents)
+        }
+        StoreCall::Rejects(batch) => {
+            let answers = store.annotate(vec![Note::rejects(run.lease, batch)]).await;
+            answers.map(|answers| CallAnswer::Written(answers.iter().all(Result::is_ok)))
+        }
+        StoreCall::StoredRejects(after) => {
+            let under = RejectBatch::under(&run.job.spec.queue, run.lease.job);
+            let range = DocumentRange::first(Drawer::Rejects, REJECTS_PAGE).under(under);
+            store.documents(DocumentRange { after, ..range }).await.map(documents)
         }
         StoreCall::Wait(request) => wait::begin(parts, run.lease, run.job.spec.tenant(), &request)
             .await
             .map(|start| CallAnswer::Waits(start.ok())),
     };
     answer.map_err(|error| CallError::new(&store.info().location, &error))
+}
+
+fn documents(page: Documents) -> CallAnswer {
+    let items = page.items.into_iter().map(|document| (document.key, document.body)).collect();
+    CallAnswer::Documents { now: page.now, items, more: page.more }
 }
 
 /// A run that never reached its handler: nobody is to blame but the engine.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::job::{NewJob, Progress, Record, State, StepWrite, StoredJob};
+use backstop_core::reject::RejectBatch;
 use backstop_core::{JobId, Lease, Refusal, Timestamp};
 use backstop_store::{Error as StoreError, Submitted};
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,10 @@ pub(super) enum StoreCall {
     StepResults(Option<String>),
     /// It is about to wait for a signal (W10).
     Wait(WaitRequest),
+    /// Items that the handler rejects (W9).
+    Rejects(RejectBatch),
+    /// Rejects of the job that are stored, behind this key.
+    StoredRejects(Option<String>),
 }
 
 /// What the store says to a [`StoreCall`].
@@ -85,8 +90,8 @@ pub(super) enum CallAnswer {
     Done,
     /// Whether a write under the run's lease was taken; false when that is stale.
     Written(bool),
-    /// Keys and bodies, and whether more follow.
-    StepResults {
+    /// Keys and bodies of documents, and whether more follow.
+    Documents {
         now: Timestamp,
         items: Vec<(String, Arc<str>)>,
         more: bool,

@@ -26,6 +26,7 @@ use crate::outcome::{Failed, Reply};
 use crate::run::children::ChildJobs;
 use crate::run::listener::RunListener;
 use crate::run::output::RunOutput;
+use crate::run::rejects::RunRejects;
 use crate::run::steps::RunSteps;
 use crate::worker::execute::of_join;
 use crate::worker::kinds::WorkerKinds;
@@ -105,6 +106,7 @@ async fn perform(
         children: ChildJobs::new(),
         inputs,
         steps: RunSteps::default(),
+        rejects: RunRejects::default(),
         listener: Some(calls.clone()),
     });
     let reply = match handler {

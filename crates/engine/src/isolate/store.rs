@@ -177,6 +177,10 @@ impl Layer for ChildStore {
                         CallAnswer::Written(taken) => Ok(if taken { Ok(()) } else { Err(stale) }),
                         other => unexpected(other),
                     },
+                    Remark::Rejects(batch) => match self.ask(StoreCall::Rejects(batch)).await? {
+                        CallAnswer::Written(taken) => Ok(if taken { Ok(()) } else { Err(stale) }),
+                        other => unexpected(other),
+                    },
                     // Lines go to the worker as they are said.
                     Remark::Log { .. } => Ok(Ok(())),
                 }?);
@@ -186,12 +190,14 @@ impl Layer for ChildStore {
     }
 
     fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
-        if range.drawer != Drawer::Steps {
-            return self.around("documents", |store| store.documents(range));
-        }
+        let call = match range.drawer {
+            Drawer::Steps => StoreCall::StepResults(range.after),
+            Drawer::Rejects => StoreCall::StoredRejects(range.after),
+            _ => return self.around("documents", |store| store.documents(range)),
+        };
         Box::pin(async move {
-            match self.ask(StoreCall::StepResults(range.after)).await? {
-                CallAnswer::StepResults { now, items, more } => {
+            match self.ask(call).await? {
+                CallAnswer::Documents { now, items, more } => {
                     let read = |(key, body)| Document { key, revision: 1, body };
                     Ok(Documents { now, items: items.into_iter().map(read).collect(), more })
                 }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::state::MaintenanceState;
 use crate::loops::LoopHeartbeat;
+use crate::rejects;
 
 /// Changes that are added in one transaction.
 const BATCH: usize = 20_000;
@@ -28,6 +29,7 @@ pub(super) async fn run(store: &dyn WorkStore, state: &MaintenanceState, heartbe
                 pause = BUSY;
             }
             state.heed(answer.map(drop), heartbeat);
+            state.heed(rejects::stored::count_all(store, Some(heartbeat)).await, heartbeat);
         }
         state.pause(Instant::now() + pause, &mut changes).await;
     }

@@ -16,6 +16,7 @@ use crate::engine::Backstop;
 use crate::job_signals::due;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
+use crate::rejects;
 use crate::remote::{Remote, suspect};
 use crate::worker_reports;
 
@@ -97,6 +98,7 @@ async fn perform(
             retire::incidents(store, config, term, heartbeat).await?;
             retire::lanes(store, config.retirement.queues, term, heartbeat).await?;
             workflows::retire(store, config.retirement.workflows, term, heartbeat).await?;
+            rejects::stored::retire_old(store, config.retirement.rejects, term, heartbeat).await?;
             // Alerts that nobody is to be told of.
             if config.has_alerts() { Ok(()) } else { alert::sweep(store).await }
         }
@@ -104,7 +106,8 @@ async fn perform(
         Duty::Redrive => redrive::redrive(engine, term, heartbeat).await.map(drop),
         Duty::Count => {
             counts::fold(store, heartbeat).await?;
-            // Whoever leads the counts also looks after lines, signals and workflows.
+            // Whoever leads the counts also looks after lines, rejects, signals and workflows.
+            rejects::stored::count_all(store, Some(heartbeat)).await?;
             lines::advance(store, heartbeat).await?;
             due::look(engine, Some(heartbeat)).await?;
             workflows::advance(engine, heartbeat).await

@@ -88,6 +88,11 @@ impl RunSteps {
         names.find(|name| !is_used(name)).unwrap_or_default()
     }
 
+    /// The name of the step that was called so.
+    pub(crate) fn name_of(&self, index: u32) -> Option<String> {
+        lock(&self.calls).get(usize::try_from(index).ok()?).cloned()
+    }
+
     fn add(&self, name: &str) -> Result<u32, StepError> {
         let mut calls = lock(&self.calls);
         if calls.iter().any(|called| called == name) {
@@ -252,7 +257,10 @@ impl Run {
         answers.pop().unwrap_or(Ok(())).map_err(StepError::Stale)
     }
 
-    async fn until_reached<'s, T>(&self, ask: impl Fn() -> Answer<'s, T>) -> Result<T, StoreError> {
+    pub(crate) async fn until_reached<'s, T>(
+        &self,
+        ask: impl Fn() -> Answer<'s, T>,
+    ) -> Result<T, StoreError> {
         let [mut wait, longest] = WAITS;
         loop {
             match ask().await {

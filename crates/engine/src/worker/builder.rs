@@ -354,6 +354,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
             crate::isolate::serve::serve(&engine, &kinds).await;
         }
         self.tell_of_queues().await;
+        self.engine.parts.config.rejects.tell();
         let parts = self.parts()?;
         parts.executor.kinds.check()?;
         parts.executor.engine.parts.config.check()?;

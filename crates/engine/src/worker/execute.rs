@@ -31,6 +31,7 @@ use crate::run::children::ChildJobs;
 use crate::run::conclude::HandlerEnd;
 use crate::run::end::{end, overtime};
 use crate::run::output::RunOutput;
+use crate::run::rejects::RunRejects;
 use crate::run::steps::RunSteps;
 use crate::sealing;
 use crate::workflows::inputs::{self, Inputs};
@@ -107,6 +108,7 @@ impl Executor {
             children: ChildJobs::new(),
             inputs: inputs.as_ref().map(Clone::clone).unwrap_or_default(),
             steps: RunSteps::default(),
+            rejects: RunRejects::default(),
             listener: None,
         });
         let info = RunInfo { job, record };

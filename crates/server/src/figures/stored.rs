@@ -51,6 +51,7 @@ async fn read(engine: &Backstop, scale: &ScaleSettings) -> Result<Vec<Family>, E
     families.extend(limits(&engine.limits().list().await?));
     families.push(circuits(engine.circuits().list().await?));
     families.push(schedules(engine.schedules().count().await?));
+    families.push(rejects(engine.rejects().count().await?));
     Ok(families)
 }
 
@@ -86,6 +87,12 @@ fn circuits(mut views: Vec<CircuitView>) -> Family {
 fn schedules(count: usize) -> Family {
     let count = float(u64::try_from(count).unwrap_or(u64::MAX));
     gauge("backstop_schedules", "Schedules of the store.", vec![Sample::number(vec![], count)])
+}
+
+/// How many rejected items nobody has looked after or removed (W9).
+fn rejects(count: u64) -> Family {
+    let samples = vec![Sample::number(vec![], float(count))];
+    gauge("backstop_rejects_stored", "Items whose rejects the store keeps.", samples)
 }
 
 fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {

@@ -19,6 +19,7 @@ pub(crate) mod openapi;
 pub(crate) mod ordering_keys;
 pub(crate) mod queues;
 pub(crate) mod redrives;
+pub(crate) mod rejects;
 pub(crate) mod routes;
 pub(crate) mod rules;
 pub(crate) mod scale;

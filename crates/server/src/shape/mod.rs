@@ -15,6 +15,7 @@ mod job;
 mod limit;
 mod ordering_key;
 mod redrive;
+mod reject;
 mod rule;
 mod scale;
 mod schedule;
@@ -48,6 +49,7 @@ pub use job::{ExplainedJob, GivenReason, JobQuery, LoggedRun, RevealQuery, RunsQ
 pub use limit::{LimitBody, LimitJson};
 pub use ordering_key::{OrderingKeyJson, OrderingKeysQuery, SkippedJob};
 pub use redrive::{NewPlan, NewPlanSettings, PlanActor, PlanMade, PlanShown};
+pub use reject::{RejectAnswer, RejectExportQuery, RejectGroupQuery, RejectItem, RejectQuery, RejectRequest};
 pub use rule::{NewRule, RuleRehearsal, RuleTest, RuleTrial};
 pub use scale::{QueueScale, ScaleQuery, ScaleTotal, ScaleView};
 pub use schedule::{

@@ -6,6 +6,7 @@ mod dependencies;
 mod ending;
 mod failures;
 mod holding;
+mod rejects;
 mod signals;
 mod stage;
 mod steps;

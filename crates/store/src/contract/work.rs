@@ -127,11 +127,15 @@ pub trait WorkStore: Send + Sync + 'static {
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>>;
 
     /// Keeps what runs say while they go on: their progress, lines for the ledger (F15), what became of their steps
-    /// (W7, W8). Stale too when the run has not been started.
+    /// (W7, W8), and which items they reject (W9). Stale too when the run has not been started.
     ///
     /// What a step says stands on its record; the result of one that succeeded is put into
     /// [`Drawer::Steps`](crate::Drawer::Steps), in the same transaction, and is not written again. It stays there until
     /// its job is archived or purged.
+    ///
+    /// Of rejects the record keeps the counts; the batch is put into [`Drawer::Rejects`](crate::Drawer::Rejects) and
+    /// noted in [`Drawer::RejectNotes`](crate::Drawer::RejectNotes), in the same transaction. The batch that was
+    /// written last is known when it comes again, and changes nothing. Nothing here removes them: the engine does.
     fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>>;
 
     /// Makes a worker known, with the queues it serves and the kinds it knows.

@@ -6,7 +6,7 @@ use backstop_core::job::{Stale, State};
 use backstop_core::workflow::EndNote;
 
 use super::tables::{ModelCommit, Tables};
-use crate::{Drawer, Duty, Error, Finish, Note, Term};
+use crate::{Duty, Error, Finish, Note, Term};
 
 impl Tables {
     pub(super) fn finish(
@@ -74,8 +74,8 @@ impl Tables {
 
     fn annotate_one(&mut self, note: &Note, now: Timestamp) -> Result<(), Stale> {
         let kept = self.leased(&note.lease, now)?.record.note(&note.lease, &note.remark)?;
-        if let Some((key, result)) = kept.and_then(|position| note.step_document(position)) {
-            self.documents.insert((Drawer::Steps, key), (1, result));
+        for (drawer, key, body) in kept.into_iter().flat_map(|position| note.documents(position)) {
+            self.documents.insert((drawer, key), (1, body));
         }
         Ok(())
     }

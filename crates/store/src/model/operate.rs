@@ -7,7 +7,7 @@ use backstop_core::{JobId, Refusal};
 
 use super::tables::{ModelCommit, Tables};
 use crate::show::PauseNote;
-use crate::{Drawer, signal_document};
+use crate::signal_document;
 
 impl Tables {
     pub(super) fn operate(
@@ -41,9 +41,9 @@ impl Tables {
             commit.work_arrived |= record.state == State::Pending;
         }
         if operated.changed
-            && let Some((key, text)) = signal_document(id, operation, &record)
+            && let Some((drawer, key, text)) = signal_document(id, operation, &record)
         {
-            self.documents.insert((Drawer::Steps, key), (1, text));
+            self.documents.insert((drawer, key), (1, text));
         }
         if let Some(run) = &operated.ended_run {
             self.ledger.insert((id, run.number), (**run).clone());

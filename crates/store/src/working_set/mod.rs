@@ -41,7 +41,7 @@ use backstop_core::event::{self, Event};
 use backstop_core::job::{Attempt, FailureRecord, NewJob, Record, Spec, Stale, State, StoredJob};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 
-use crate::Observer;
+use crate::{NoteDocument, Observer};
 
 pub use claim_row::ClaimRow;
 pub use commit_order::{CommitOrder, Turn};
@@ -105,8 +105,8 @@ pub struct WorkingSet {
     incidents: BTreeMap<String, IncidentCount>,
     events: Vec<Event>,
     alerts: Vec<Notice>,
-    /// Results of steps, by the keys of their documents (W7).
-    steps: Vec<(String, Arc<str>)>,
+    /// What runs have said that stands beside their records: results of steps, rejects (W7, W9).
+    noted: Vec<NoteDocument>,
     work_arrived: bool,
 }
 
@@ -150,7 +150,7 @@ impl WorkingSet {
             incidents: BTreeMap::new(),
             events: Vec::new(),
             alerts: Vec::new(),
-            steps: Vec::new(),
+            noted: Vec::new(),
             work_arrived: false,
         }
     }

@@ -31,7 +31,7 @@ impl WorkingSet {
             return Ok(operated);
         }
         let after = record.state;
-        self.steps.extend(signal_document(id, operation, &record));
+        self.noted.extend(signal_document(id, operation, &record));
         self.save(id, record);
         if before.hold.is_some() && after == State::Running {
             // Nothing in the slot changes, but whoever remembers this claim must read it again.

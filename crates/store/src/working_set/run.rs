@@ -45,7 +45,7 @@ impl WorkingSet {
         let mut record = self.job(lease.job).ok_or(stale(lease))?.record.clone();
         let kept = record.note(lease, &note.remark)?;
         self.save(lease.job, record);
-        self.steps.extend(kept.and_then(|position| note.step_document(position)));
+        self.noted.extend(kept.into_iter().flat_map(|position| note.documents(position)));
         // Nothing in the slot changes, but whoever remembers this claim must read it again.
         self.changed_claims.insert(lease.fence);
         Ok(())

@@ -11,6 +11,7 @@ use backstop_core::workflow::EndNote;
 use backstop_core::{Fence, JobId, Timestamp};
 
 use super::{ClaimRow, IncidentCount, LoadedJob, Origin, WorkingSet, lane_of};
+use crate::NoteDocument;
 
 /// Set in the stored version of lanes whose jobs share something: no program of an earlier version claims from them.
 const SHARES: u32 = 1 << 31;
@@ -159,8 +160,8 @@ pub struct Writes {
     pub alerts: Vec<Notice>,
     /// Jobs of workflows and batches that have ended, to be noted in their drawer (W1-W6).
     pub ended: Vec<EndNote>,
-    /// Results of steps to put into their drawer, by key (W7).
-    pub steps: Vec<(String, Arc<str>)>,
+    /// What runs have said, to put into drawers: results of steps, rejects (W7, W9).
+    pub noted: Vec<NoteDocument>,
     /// How the counts of lanes change.
     pub tally: BTreeMap<LaneKey, Tally>,
     /// How lines change (L21).
@@ -264,7 +265,7 @@ impl WorkingSet {
             idempotency: std::mem::take(&mut self.new_keys),
             incidents: std::mem::take(&mut self.incidents).into_values().collect(),
             alerts: std::mem::take(&mut self.alerts),
-            steps: std::mem::take(&mut self.steps),
+            noted: std::mem::take(&mut self.noted),
             lines: LineWrites { joined: std::mem::take(&mut self.joined_lines), ..LineWrites::default() },
             ..Writes::default()
         };

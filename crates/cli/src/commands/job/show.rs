@@ -8,6 +8,7 @@ use serde_json::json;
 use super::named::path;
 use crate::app::App;
 use crate::client::{Client, query};
+use crate::output::figures::grouped;
 use crate::output::paint::Colour;
 use crate::output::span::{both, length};
 use crate::output::table::Properties;
@@ -158,6 +159,14 @@ fn ending(facts: &mut Properties, app: &App, job: &JobJson) {
         );
     }
     facts.text("canceled because", job.cancel_reason.as_deref());
+    if let Some(rejects) = &job.rejects {
+        let of = if rejects.seen == 0 { String::new() } else { format!(" of {}", grouped(rejects.seen)) };
+        let told = format!("{}{of} items in run {}", grouped(rejects.rejected), rejects.run);
+        facts.add(
+            "rejected",
+            format!("{told}, {} stored: backstop reject list --job {}", rejects.stored, job.id),
+        );
+    }
     for step in &job.steps {
         facts.text("step", Some(&step.sentence()));
     }

@@ -58,6 +58,7 @@ async fn a_job_has_just_the_described_fields() {
             "schedule",
             "workflow",
             "steps",
+            "rejects",
             "trace_parent",
             "waiting_for",
             "waits_for_code",

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop::prelude::*;
+use backstop::rejects::NewReject;
 use backstop::{
     AlertChannel, AlertFuture, AlertMessage, Alerts, Config, Encryption, Events, JobId, LogChannel,
     Retention, worker_id,
@@ -76,6 +77,8 @@ macro_rules! talkative {
                 cx.publish("said", cx.app().clone()).await?;
                 cx.log(&secret);
                 cx.progress(50, secret.clone()).await?;
+                let bad = NewReject::new(cx.app(), format!("login refused: {secret}")).keep_item();
+                cx.reject_with(bad).await?;
                 match cx.tags()[0].as_str() {
                     "well" => Ok(cx.app().clone()),
                     "reported" => Err(Outcome::failure(cx.app().clone()))?,

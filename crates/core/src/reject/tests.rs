@@ -1,0 +1,128 @@
+//! Rejects: what makes one the same, when there are too many, and how they are counted.
+
+use super::*;
+use crate::failure::fingerprint::fingerprint;
+use crate::job::{Record, Remark, Spec};
+use crate::{Fence, Lease, WorkerId};
+
+const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+
+fn reject(item: &str, error: &str) -> Reject {
+    Reject {
+        fingerprint: fingerprint("import", "BadRow", error),
+        item_fingerprint: item_fingerprint(item),
+        scope: RejectScope::Item,
+        step: None,
+        error_type: "BadRow".to_owned(),
+        error: error.to_owned(),
+        count: 1,
+        retries: 0,
+        retry_limit: 0,
+        r#final: true,
+        item: None,
+    }
+}
+
+fn batch(run: u32, rejects: Vec<Reject>) -> RejectBatch {
+    RejectBatch {
+        at: NOW,
+        job: JobId::from_u128(1),
+        queue: "acme/rows".into(),
+        kind: "import".into(),
+        run,
+        attempt: 1,
+        generation: 0,
+        rejected: 2,
+        seen: 10,
+        rejects,
+    }
+}
+
+#[test]
+fn a_batch_is_counted_once_by_whoever_holds_the_job() {
+    // W9, L5
+    let spec = Spec::new(JobId::from_u128(1), "import", "{}");
+    let mut record = Record::new(&spec, NOW);
+    let lease = Lease { job: spec.id, worker: WorkerId::from_u128(2), fence: Fence(3) };
+    record.claim(lease.worker, lease.fence, NOW, true).expect("it is pending");
+    let first = Remark::Rejects(batch(1, vec![reject("a", "no name"), reject("b", "no name")]));
+    assert_eq!(record.note(&lease, &first), Ok(Some(0)));
+    assert_eq!(record.note(&lease, &first), Ok(None), "an answer that was lost");
+    let second = Remark::Rejects(batch(1, vec![reject("c", "no name")]));
+    assert_eq!(record.note(&lease, &second), Ok(Some(1)));
+    let counts = Remark::Rejects(RejectBatch { rejected: 5, ..batch(1, vec![]) });
+    assert_eq!(record.note(&lease, &counts), Ok(None), "all of them are known");
+    let tally = record.rejects().expect("there are some").clone();
+    assert_eq!((tally.stored, tally.batches, tally.rejected, tally.seen), (3, 2, 5, 10));
+    let before = record.clone();
+    assert!(record.note(&Lease { fence: Fence(2), ..lease }, &second).is_err());
+    assert_eq!(record, before);
+}
+
+#[test]
+fn an_item_is_the_same_in_another_run_and_another_in_another_step() {
+    // W9
+    let one = reject("a", "no name");
+    let text = Reject { error: "another text".to_owned(), ..one.clone() };
+    assert_eq!(one.identity(), text.identity());
+    let step = Reject { step: Some("load".to_owned()), ..one.clone() };
+    let stream = Reject { scope: RejectScope::Stream, ..one.clone() };
+    let other = reject("b", "no name");
+    let all = [&one, &step, &stream, &other].map(Reject::identity);
+    assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), 4, "{all:?}");
+}
+
+#[test]
+fn keys_begin_with_the_tenant_and_the_job() {
+    // W9, E13
+    assert_eq!(batch(1, vec![]).key(7), format!("acme/{}/000007", JobId::from_u128(1)));
+    let own = RejectBatch { queue: "rows".into(), ..batch(1, vec![]) };
+    assert_eq!(own.key(0), format!("default/{}/000000", JobId::from_u128(1)));
+}
+
+#[test]
+fn too_many_are_told_by_number_at_once_and_by_share_at_the_end() {
+    // W9
+    let number = RejectLimit::NONE.most(2);
+    let share = RejectLimit::NONE.percent(10.0);
+    for (limit, rejected, seen, ended, over) in [
+        (RejectLimit::NONE, 1_000, 1_000, true, false),
+        (number, 2, 0, true, false),
+        (number, 3, 0, false, true),
+        (RejectLimit::NONE.most(0), 0, 5, true, false),
+        (RejectLimit::NONE.most(0), 1, 5, false, true),
+        (share, 1, 1, false, false),
+        (share, 1, 1, true, true),
+        (share, 10, 100, true, false),
+        (share, 11, 100, true, true),
+        (share, 1, 0, true, true),
+        (RejectLimit::NONE.percent(0.5), 1, 200, true, false),
+        (RejectLimit::NONE.percent(0.4), 1, 200, true, true),
+        (share.or(number), 3, 1_000, false, true),
+    ] {
+        let found = limit.exceeded(rejected, seen, ended);
+        assert_eq!(found.is_some(), over, "{limit:?} {rejected} of {seen}: {found:?}");
+    }
+    assert!(RejectLimit::NONE.percent(101.0).check().is_err());
+    assert!(RejectLimit::NONE.percent(f64::NAN).check().is_err());
+    assert!(number.percent(0.1).check().is_ok());
+}
+
+#[test]
+fn groups_are_counted_up_and_down() {
+    // W9
+    let all =
+        batch(1, vec![reject("a", "row 1 has no name"), reject("b", "row 2 has no name"), reject("c", "x")]);
+    let counts = all.by_group();
+    assert_eq!(counts.len(), 2, "they group as failures do");
+    let first = &all.rejects[0];
+    let mut group = RejectGroup::first(&all, first);
+    group.add(&all, counts[&first.fingerprint]);
+    let later = RejectBatch { at: Timestamp::from_micros(NOW.as_micros() + 1), ..all.clone() };
+    group.add(&later, 5);
+    assert_eq!((group.items, group.stored), (7, 7));
+    assert_eq!((group.first_seen, group.last_seen), (NOW, later.at));
+    assert!(group.remove(5));
+    assert_eq!((group.items, group.stored), (7, 2));
+    assert!(!group.remove(2), "nothing of it is left");
+}

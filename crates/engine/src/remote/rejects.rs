@@ -1,0 +1,220 @@
+//! Items that runs of remote workers reject (W9): what a worker says comes in by lease, and is kept as that of any run.
+
+use std::collections::HashMap;
+
+use backstop_core::Refusal;
+use backstop_core::failure::fingerprint::fingerprint;
+use backstop_core::job::{JobDetail, Record, Spec, Stale};
+use backstop_core::reject::{
+    MOST_BATCHES, MOST_BYTES_TOGETHER, MOST_TOGETHER, Reject, RejectBatch, RejectScope, RejectTally,
+    item_fingerprint,
+};
+use backstop_core::{Timestamp, tenant, text};
+use backstop_store::{Error as StoreError, Note};
+use serde_json::Value;
+
+use super::work::Ended;
+use super::{Grant, Remote};
+use crate::error::OperateError;
+use crate::rejects::settings::SinkFailure;
+use crate::run::rejects::{stored_rejects, too_many};
+use crate::sealing;
+
+/// An item that a remote worker rejects.
+///
+/// ```
+/// use backstop::RemoteReject;
+///
+/// let reject = RemoteReject { error: "it has no name".into(), ..RemoteReject::default() };
+/// # assert_eq!(reject.key, None);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RemoteReject {
+    /// Why.
+    pub error: String,
+    /// The class of that; `Error` unless it is said.
+    pub error_type: Option<String>,
+    /// The item.
+    pub item: Option<Value>,
+    /// What tells it from others, when the item does not.
+    pub key: Option<String>,
+    /// The step of the worker in which it happened.
+    pub step: Option<String>,
+    /// True keeps the item too, and not only a digest of it.
+    pub keep: bool,
+    /// How many items it stands for, when there are several.
+    pub count: Option<u64>,
+    /// How often it was tried again.
+    pub retries: u32,
+    /// How often it would have been tried; as often as it was unless it is said.
+    pub retry_limit: Option<u32>,
+    /// False when the run may still try it again.
+    pub last: Option<bool>,
+}
+
+impl Remote {
+    /// Keeps items that a run has rejected. Answers why the run has rejected too much, if it has: then it fails when it
+    /// ends, whatever its worker says. The same call again, after an answer that was lost, counts nothing twice.
+    ///
+    /// `seen` is how many items the run has looked at so far, in all.
+    ///
+    /// # Errors
+    /// When the job has too many rejects, or the store or the sink is away. A lease that is no longer held is answered,
+    /// not an error.
+    pub async fn reject(
+        &self,
+        grant: &Grant,
+        rejects: Vec<RemoteReject>,
+        seen: Option<u64>,
+    ) -> Result<Result<Option<String>, Stale>, OperateError> {
+        let (store, lease) = (&self.parts.store, grant.lease);
+        let stale = Stale { job: lease.job, fence: lease.fence };
+        let found = store.jobs(vec![lease.job]).await?.pop().flatten();
+        let Some(JobDetail { view, .. }) = found else { return Ok(Err(stale)) };
+        let (spec, record) = (&view.job.spec, &view.record);
+        if record.held_by(&lease).is_err() {
+            return Ok(Err(stale));
+        }
+        let mut tally = of_this_run(record);
+        if tally.batches >= MOST_BATCHES {
+            let (actual, limit) = (tally.batches as usize + 1, MOST_BATCHES as usize);
+            return Err(Refusal::TooLarge { field: "job", actual, limit, unit: "batches of rejects" }.into());
+        }
+        let mut known = HashMap::new();
+        if tally.batches > 0 {
+            known = stored_rejects(&**store, spec, record.redrives).await?;
+        }
+        let mut new = Vec::new();
+        let first = tally.rejected;
+        for (place, one) in (first..).zip(rejects) {
+            let reject = self.rejected(spec, record.runs, place, one)?;
+            match known.insert(reject.identity(), record.runs) {
+                None => new.push(reject),
+                // Stored by an earlier run, and rejected by this one too.
+                Some(run) if run != record.runs => {
+                    tally.rejected = tally.rejected.saturating_add(reject.count);
+                }
+                Some(_) => {}
+            }
+        }
+        tally.seen = seen.unwrap_or(tally.seen);
+        for together in batches(new) {
+            tally.rejected = tally.rejected.saturating_add(together.iter().map(|reject| reject.count).sum());
+            let batch = batch(spec, record, &tally, store.now().await?, together);
+            if self.write_rejects(grant, batch).await?.is_err() {
+                return Ok(Err(stale));
+            }
+        }
+        Ok(Ok(self.parts.config.rejects.limit_for(&spec.kind).exceeded(tally.rejected, tally.seen, false)))
+    }
+
+    /// Hands a batch over, and counts it on the record.
+    async fn write_rejects(
+        &self,
+        grant: &Grant,
+        mut batch: RejectBatch,
+    ) -> Result<Result<(), Stale>, OperateError> {
+        let (settings, figures) = (&self.parts.config.rejects, &self.parts.figures);
+        if let Some(sink) = settings.sink.as_ref().filter(|_| !batch.rejects.is_empty()) {
+            let count = batch.rejects.len();
+            match sink.put(&batch).await {
+                Ok(()) => figures.rejected(&batch.kind, sink.name(), count),
+                Err(problem) => {
+                    figures.rejects_lost(&batch.kind, sink.name(), count);
+                    let problem = self.parts.config.sanitized(&problem.to_string());
+                    tracing::warn!(job = %batch.job, sink = sink.name(), rejects = count, error = problem,
+                        "rejects of items could not be handed over");
+                    if settings.on_failure == SinkFailure::Fail {
+                        let location = format!("reject sink `{}`", sink.name());
+                        return Err(StoreError::Unavailable { location, problem, source: None }.into());
+                    }
+                }
+            }
+            batch.rejects.clear();
+        }
+        Ok(self.note(Note::rejects(grant.lease, batch)).await?)
+    }
+
+    fn rejected(&self, spec: &Spec, run: u32, place: u64, one: RemoteReject) -> Result<Reject, Refusal> {
+        let config = &self.parts.config;
+        let error = config.sanitized(&one.error);
+        let error_type = one.error_type.as_deref().unwrap_or("Error");
+        let error_type = text::truncate_chars(error_type, config.limits.name_chars).into_owned();
+        let item = one.item.map(|item| item.to_string());
+        // One of which nothing is known is another one each time.
+        let own = || format!("{run}/{place}");
+        let name = one.key.clone().or_else(|| item.clone()).unwrap_or_else(own);
+        let keeps = one.keep || config.rejects.keep_items;
+        let kept = item.filter(|item| keeps && item.len() <= config.limits.payload_bytes);
+        let kept = kept.map(|item| sealing::kept_reject(config, spec, item)).transpose();
+        let kind = tenant::incident_kind(&spec.queue, &spec.kind);
+        Ok(Reject {
+            fingerprint: fingerprint(&kind, &error_type, &error),
+            item_fingerprint: item_fingerprint(&name),
+            scope: if one.count.is_some() { RejectScope::Stream } else { RejectScope::Item },
+            step: one.step,
+            error_type,
+            error,
+            count: one.count.unwrap_or(1),
+            retries: one.retries,
+            retry_limit: one.retry_limit.unwrap_or(one.retries),
+            r#final: one.last.unwrap_or(true),
+            item: kept.map_err(|problem| Refusal::invalid("item", problem))?,
+        })
+    }
+
+    /// What a run comes to that says it went well: too many rejects fail it.
+    pub(super) fn with_rejects(&self, spec: &Spec, record: &Record, ended: Ended) -> Ended {
+        let tally = of_this_run(record);
+        let limit = self.parts.config.rejects.limit_for(&spec.kind);
+        match (&ended, limit.exceeded(tally.rejected, tally.seen, true)) {
+            (Ended::Succeeded { .. }, Some(problem)) => Ended::Failed(too_many(&problem)),
+            _ => ended,
+        }
+    }
+}
+
+/// What the record knows of the rejects of its latest run.
+fn of_this_run(record: &Record) -> RejectTally {
+    let mut tally = record.rejects().cloned().unwrap_or_default();
+    if tally.run != record.runs {
+        (tally.rejected, tally.seen) = (0, 0);
+    }
+    tally
+}
+
+/// In as many batches as there have to be; one without rejects still brings the counts.
+fn batches(rejects: Vec<Reject>) -> Vec<Vec<Reject>> {
+    let (mut all, mut bytes) = (vec![Vec::new()], 0);
+    for reject in rejects {
+        let full = all.last().is_some_and(|batch: &Vec<Reject>| batch.len() >= MOST_TOGETHER);
+        if full || bytes >= MOST_BYTES_TOGETHER {
+            all.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += reject.bytes();
+        all.last_mut().into_iter().for_each(|batch| batch.push(reject.clone()));
+    }
+    all
+}
+
+fn batch(
+    spec: &Spec,
+    record: &Record,
+    tally: &RejectTally,
+    at: Timestamp,
+    rejects: Vec<Reject>,
+) -> RejectBatch {
+    RejectBatch {
+        at,
+        job: spec.id,
+        queue: spec.queue.clone(),
+        kind: spec.kind.clone(),
+        run: record.runs,
+        attempt: record.attempt.saturating_add(1),
+        generation: record.redrives,
+        rejected: tally.rejected,
+        seen: tally.seen,
+        rejects,
+    }
+}

@@ -1,0 +1,453 @@
+//! Items that runs reject, through the library, on every store (W9).
+#![allow(missing_docs, reason = "a test")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use backstop::prelude::*;
+use backstop::rejects::{
+    NewReject, RejectBatch, RejectFilter, RejectGroup, RejectLimit, RejectScope, RejectSettings, RejectSink,
+    RejectSinkAnswer, RejectView, SinkFailure,
+};
+use backstop::{Cause, Config, Encryption, JobId, Ran, RejectError, Retirement, State};
+use backstop_core::WorkerId;
+use backstop_core::job::{JobDetail, Stale};
+use backstop_core::sealing::SealingKeys;
+use backstop_core::signing::SecretKey;
+use backstop_store::{Answer, DocumentRange, Drawer, Layer, ModelStore, Note, Store};
+use serde_json::json;
+
+#[derive(Debug, thiserror::Error)]
+#[error("row {0} has no name")]
+struct NoName(u64);
+
+/// Rejects rows of a file. Its first run fails at the end when it is told to.
+#[job(max_retries = 1)]
+async fn import(cx: JobContext<()>, rows: u64, bad_every: u64, more: u64, fails: bool) -> JobResult {
+    for row in 0..rows {
+        cx.saw(1);
+        if row % bad_every == 0 {
+            cx.reject(&json!({ "row": row }), NoName(row)).await?;
+        }
+    }
+    if cx.run_number() > 1 {
+        cx.reject_many((0..more).map(|row| (rows + row, NoName(row)))).await?;
+    }
+    if fails && cx.run_number() == 1 {
+        return Err("the first run fails".into());
+    }
+    Ok(())
+}
+
+/// Tells of items in every way there is.
+#[job]
+async fn tell(cx: JobContext<()>) -> JobResult<u32> {
+    cx.step("load", || async { cx.reject("a", "in a step, password=hunter2").await }).await?;
+    let kept =
+        NewReject::new(&json!({ "name": "b", "password": "hunter2" }), "kept").key("line 7").keep_item();
+    cx.reject_with(kept).await?;
+    cx.reject_with(NewReject::new("c", "many").stream(40)).await?;
+    let mut tries = 0;
+    let none = cx.item(&"d").retries(2).wait(Duration::from_millis(1)).run(|_| {
+        tries += 1;
+        async { Err::<(), _>(NoName(4)) }
+    });
+    assert!(none.await?.is_none());
+    let hopeless = cx.item(&"e").retries(5).run(|_| async { Err::<(), _>(Outcome::permanent("never")) });
+    assert!(hopeless.await?.is_none());
+    let away = cx.item(&"f").run(|_| async { Err::<(), _>(Outcome::transient("smtp")) }).await;
+    assert!(matches!(away, Err(RejectError::Failed(_))), "that is not about the item");
+    assert_eq!(cx.item(&"g").run(|_| async { JobResult::Ok(1) }).await?, Some(1));
+    Ok(tries)
+}
+
+/// Limits itself, and makes nothing of the error.
+#[job(max_retries = 0)]
+async fn limited(
+    cx: JobContext<()>,
+    items: u64,
+    bad: u64,
+    most: Option<u64>,
+    percent: Option<f64>,
+) -> JobResult {
+    cx.limit_rejects(RejectLimit { most, percent });
+    cx.saw(items);
+    for item in 0..bad {
+        let _ = cx.reject(&item, "bad").await;
+    }
+    Ok(())
+}
+
+/// Tries to complete its job in a transaction of its own before its rejects are written.
+#[job(max_retries = 0)]
+async fn completing(cx: JobContext<()>) -> JobResult<String> {
+    cx.reject("a", "bad").await?;
+    let conn = backstop::sqlite::rusqlite::Connection::open_in_memory()?;
+    Ok(cx.complete_in_blocking(&conn, ()).expect_err("it would lose a reject").to_string())
+}
+
+struct Stage {
+    engine: Backstop,
+}
+
+impl Stage {
+    fn new(store: &Arc<dyn Store>, config: Config) -> Self {
+        Self { engine: Backstop::on(store.clone(), config) }
+    }
+
+    fn on(store: &Arc<dyn Store>) -> Self {
+        Self::new(store, Config::default())
+    }
+
+    async fn drain(&self) -> Vec<Ran> {
+        let worker = self.engine.worker(()).register::<Import>().register::<Tell>().register::<Limited>();
+        let worker = worker.register::<Completing>();
+        let worker = worker.queue("default", 1).queue("acme/rows", 1).inline().expect("it has kinds");
+        worker.drain(100).await.expect("the store is there")
+    }
+
+    async fn maintain(&self) {
+        let (node, term) = (WorkerId::from_u128(9), Duration::from_secs(60));
+        self.engine.maintain(node, term).await.expect("the store is there");
+    }
+
+    async fn detail(&self, job: JobId) -> JobDetail {
+        self.engine.job(job).await.expect("the store is there").expect("it is stored")
+    }
+
+    /// All rejects of a job, in small pages.
+    async fn rejects(&self, job: JobId) -> Vec<RejectView> {
+        let filter = RejectFilter { job: Some(job), ..RejectFilter::default() };
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.engine.rejects().page(&filter, after, 70).await.expect("the store is there");
+            assert!(page.items.len() <= 70);
+            all.extend(page.items);
+            after = page.next;
+            if after.is_none() {
+                return all;
+            }
+        }
+    }
+
+    async fn groups(&self, tenant: Option<&str>) -> Vec<RejectGroup> {
+        self.engine.rejects().groups(tenant, None, 100).await.expect("the store is there").items
+    }
+
+    async fn documents(&self, drawer: Drawer) -> usize {
+        let range = DocumentRange::first(drawer, 1_000);
+        self.engine.store().documents(range).await.expect("the store is there").items.len()
+    }
+}
+
+fn at_once() -> Backoff {
+    Backoff::fixed(Duration::ZERO)
+}
+
+/// W9: the run goes on and succeeds, nothing is charged and no incident is opened; groups count what was rejected.
+async fn a_run_goes_on(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let job = Import { rows: 2_500, bad_every: 10, more: 0, fails: false };
+    let id = stage.engine.enqueue(job.clone()).submit().await.expect("stored").id;
+    let theirs = stage.engine.enqueue(job).queue("acme/rows").submit().await.expect("stored").id;
+    let ran = stage.drain().await;
+    assert_eq!(ran.iter().map(|ran| ran.cause).collect::<Vec<_>>(), [Cause::Succeeded; 2]);
+    let detail = stage.detail(id).await;
+    assert_eq!((detail.view.record.state, detail.view.record.attempt), (State::Succeeded, 0));
+    let counts = detail.reads().rejects.expect("there are some");
+    assert_eq!((counts.stored, counts.run, counts.rejected, counts.seen), (250, 1, 250, 2_500));
+    assert_eq!(stage.engine.incidents().list(10).await.expect("the store is there"), vec![]);
+    let all = stage.rejects(id).await;
+    assert_eq!(all.len(), 250);
+    let first = &all[0];
+    assert_eq!((first.error.as_str(), first.error_type.as_str()), ("row 0 has no name", "NoName"));
+    assert_eq!((&first.item, first.count, first.r#final, first.attempt), (&None, 1, true, 1));
+    assert_eq!(
+        (first.tenant.as_deref(), stage.rejects(theirs).await[0].tenant.as_deref()),
+        (None, Some("acme"))
+    );
+    for tenant in ["default", "acme"] {
+        let groups = stage.groups(Some(tenant)).await;
+        assert_eq!(groups.len(), 1, "{groups:?}");
+        assert_eq!((groups[0].items, groups[0].stored, groups[0].kind.as_str()), (250, 250, "import"));
+        let found = stage.engine.rejects().group(Some(tenant), &groups[0].fingerprint).await.expect("read");
+        assert_eq!(found.as_ref(), Some(&groups[0]));
+        let filter = RejectFilter {
+            tenant: Some(tenant.to_owned()),
+            fingerprint: Some(groups[0].fingerprint.clone()),
+            ..RejectFilter::default()
+        };
+        let page = stage.engine.rejects().page(&filter, None, 1_000).await.expect("the store is there");
+        assert_eq!(page.items.len(), 250);
+        let other = RejectFilter { job: Some(if tenant == "acme" { id } else { theirs }), ..filter };
+        assert_eq!(stage.engine.rejects().page(&other, None, 10).await.expect("read").items, vec![]);
+    }
+    assert_eq!(stage.engine.rejects().count().await.expect("the store is there"), 500);
+    assert_eq!(stage.documents(Drawer::RejectNotes).await, 0, "all are counted");
+    purged_jobs_take_their_rejects_along(&stage, id, theirs).await;
+}
+
+/// W9, D5: rejects leave with their job, and the counts with them; and after a time of their own.
+async fn purged_jobs_take_their_rejects_along(stage: &Stage, id: JobId, theirs: JobId) {
+    let purged = stage.engine.archive().purge(vec![id]).await.expect("the store is there").remove(0);
+    purged.expect("it has ended");
+    assert_eq!(stage.groups(None).await.len(), 1);
+    assert_eq!(stage.engine.rejects().count().await.expect("the store is there"), 250);
+    assert_eq!(stage.rejects(theirs).await.len(), 250);
+    let forgetful = Config::default().retirement(Retirement::default().rejects(Some(Duration::ZERO)));
+    let later = Stage::new(stage.engine.store(), forgetful);
+    later.maintain().await;
+    assert_eq!((later.groups(None).await, later.rejects(theirs).await), (vec![], vec![]));
+    for drawer in [Drawer::Rejects, Drawer::RejectNotes, Drawer::RejectTimes, Drawer::RejectGroups] {
+        assert_eq!(later.documents(drawer).await, 0, "{drawer}");
+    }
+    assert_eq!(later.engine.rejects().count().await.expect("the store is there"), 0);
+}
+
+/// W9: an item that several runs of a job reject counts once; what a later run adds is added.
+async fn an_item_counts_once(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let job = Import { rows: 1_500, bad_every: 10, more: 7, fails: true };
+    let id = stage.engine.enqueue(job).backoff(at_once()).submit().await.expect("stored").id;
+    assert_eq!(stage.drain().await.len(), 2);
+    let counts = stage.detail(id).await.reads().rejects.expect("there are some");
+    assert_eq!((counts.stored, counts.run, counts.rejected), (157, 2, 157));
+    let runs: Vec<u32> = stage.rejects(id).await.iter().map(|reject| reject.run).collect();
+    assert_eq!((runs.len(), runs.iter().filter(|run| **run == 2).count()), (157, 7));
+    assert_eq!(stage.groups(None).await.iter().map(|group| group.items).sum::<u64>(), 157);
+}
+
+/// W9: step, retries, limit, final flag, several items at once, and the item itself only when it is asked for.
+async fn everything_is_told(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let id = stage.engine.enqueue(Tell {}).submit().await.expect("stored").id;
+    assert_eq!(stage.drain().await[0].cause, Cause::Succeeded);
+    assert_eq!(stage.detail(id).await.view.result.as_deref(), Some("3"), "two retries");
+    let all = stage.rejects(id).await;
+    let told: Vec<_> = all.iter().map(|one| (one.step.as_deref(), one.scope, one.count)).collect();
+    let plain = (None, RejectScope::Item, 1);
+    assert_eq!(
+        told,
+        [(Some("load"), RejectScope::Item, 1), plain, (None, RejectScope::Stream, 40), plain, plain]
+    );
+    let tried: Vec<_> = all.iter().map(|one| (one.retries, one.retry_limit, one.r#final)).collect();
+    assert_eq!(tried, [(0, 0, true), (0, 0, true), (0, 0, true), (2, 2, true), (0, 5, true)]);
+    assert!(!all[0].error.contains("hunter2"), "{}", all[0].error);
+    let items: Vec<_> = all.iter().filter_map(|one| one.item.clone()).collect();
+    assert_eq!(items.len(), 1, "{items:?}");
+    assert_eq!(items[0]["name"], "b");
+    assert!(!items[0].to_string().contains("hunter2"), "{items:?}");
+    let clear = stage.engine.rejects().revealed().of_job(id, 10).await.expect("the store is there");
+    assert_eq!(clear[1].item, Some(json!({ "name": "b", "password": "hunter2" })));
+}
+
+/// W9: over a limit by number or by share the run fails, whatever the handler makes of it; under it nothing happens.
+async fn too_many_fail_the_run(store: Arc<dyn Store>) {
+    let rejects = RejectSettings::default().limit_of("import", RejectLimit::NONE.most(5));
+    let stage = Stage::new(&store, Config::default().rejects(rejects));
+    for (bad, most, percent, told) in [
+        (3, Some(3), None, None),
+        (4, Some(3), None, Some("the run has rejected 4 items, and its limit is 3")),
+        (10, None, Some(10.0), None),
+        (11, None, Some(10.0), Some("the run has rejected 11 of 100 items; its limit is 10 percent")),
+    ] {
+        let job = Limited { items: 100, bad, most, percent };
+        let id = stage.engine.enqueue(job).submit().await.expect("stored").id;
+        stage.drain().await;
+        let view = stage.detail(id).await.view;
+        let failure = view.last_failure.map(|failure| (failure.error_type, failure.message));
+        let expected = told.map(|told| ("TooManyRejects".to_owned(), told.to_owned()));
+        assert_eq!(failure, expected, "{bad} with {most:?} and {percent:?}");
+        let state = if told.is_some() { State::Failed } else { State::Succeeded };
+        assert_eq!(view.record.state, state);
+        assert_eq!(stage.rejects(id).await.len() as u64, bad, "all of them are stored");
+    }
+    let job = Import { rows: 100, bad_every: 10, more: 0, fails: false };
+    let id = stage.engine.enqueue(job).backoff(at_once()).submit().await.expect("stored").id;
+    assert_eq!(stage.drain().await.len(), 2, "it is tried again, as any error");
+    let failure = stage.detail(id).await.view.last_failure.expect("it failed");
+    assert_eq!(failure.message, "the run has rejected 6 items, and its limit is 5");
+}
+
+/// Every case, on one store.
+async fn everything(store: Arc<dyn Store>) {
+    a_run_goes_on(store.clone()).await;
+    an_item_counts_once(store.clone()).await;
+    everything_is_told(store.clone()).await;
+    too_many_fail_the_run(store).await;
+}
+
+#[tokio::test]
+async fn in_memory() {
+    // W9, F3, D2, E13
+    everything(Arc::new(ModelStore::default())).await;
+}
+
+#[tokio::test]
+async fn on_sqlite() {
+    // W9, F3, D2, E13
+    let folder = backstop_testbed::Folder::new("rejects").expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    everything(Backstop::open(&url).await.expect("a new file").store().clone()).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn on_postgres() {
+    // W9, F3, D2, E13
+    let schema = format!("rejects_{}", std::process::id());
+    let url = format!("{}?schema={schema}", backstop_testbed::shared::postgres());
+    everything(Backstop::open(&url).await.expect("a server").store().clone()).await;
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn on_mysql() {
+    // W9, F3, D2, E13
+    use backstop::mysql::mysql_async::prelude::Queryable as _;
+    use backstop::mysql::mysql_async::{Conn, Opts};
+
+    let server = backstop_testbed::shared::mariadb();
+    let mut conn = Conn::new(Opts::from_url(server).expect("a good URL")).await.expect("a server");
+    let name = format!("rejects_{}", std::process::id());
+    conn.query_drop(format!("CREATE DATABASE {name}")).await.expect("a new name");
+    let (place, _) = server.rsplit_once('/').expect("a URL with a database");
+    everything(Backstop::open(&format!("{place}/{name}")).await.expect("a server").store().clone()).await;
+    conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
+    conn.disconnect().await.expect("the connection ends");
+}
+
+/// Counts what is written on the way, and loses the answer of one write.
+struct Watched {
+    below: Arc<dyn Store>,
+    written: AtomicUsize,
+    lose: AtomicBool,
+}
+
+impl Layer for Watched {
+    fn below(&self) -> &dyn Store {
+        &*self.below
+    }
+
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+        self.written.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            let answer = self.below.annotate(notes).await?;
+            if self.lose.swap(false, Ordering::SeqCst) {
+                let location = "here".to_owned();
+                return Err(backstop_store::Error::Unknown { location, source: None });
+            }
+            Ok(answer)
+        })
+    }
+}
+
+fn watched(lose: bool) -> Arc<Watched> {
+    let below = Arc::new(ModelStore::default());
+    Arc::new(Watched { below, written: AtomicUsize::new(0), lose: AtomicBool::new(lose) })
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_items_with_one_percent_bad_are_twelve_writes() {
+    // W9
+    let store = watched(true);
+    let stage = Stage::on(&(store.clone() as Arc<dyn Store>));
+    let job = Import { rows: 100_000, bad_every: 100, more: 0, fails: false };
+    let id = stage.engine.enqueue(job).submit().await.expect("stored").id;
+    assert_eq!(stage.drain().await[0].cause, Cause::Succeeded);
+    // Ten batches, the first of them twice because its answer was lost, and at the end how many were seen.
+    assert_eq!(store.written.load(Ordering::SeqCst), 12);
+    let counts = stage.detail(id).await.reads().rejects.expect("there are some");
+    assert_eq!((counts.stored, counts.rejected, counts.seen), (1_000, 1_000, 100_000));
+    assert_eq!(stage.rejects(id).await.len(), 1_000);
+    let groups = stage.groups(None).await;
+    assert_eq!(groups.iter().map(|group| group.items).collect::<Vec<_>>(), [1_000]);
+}
+
+/// A sink in memory that can be away.
+#[derive(Clone, Default)]
+struct Memory {
+    taken: Arc<Mutex<Vec<RejectBatch>>>,
+    away: bool,
+}
+
+impl RejectSink for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    fn put<'a>(&'a self, batch: &'a RejectBatch) -> RejectSinkAnswer<'a> {
+        Box::pin(async move {
+            if self.away {
+                return Err("it is away".into());
+            }
+            self.taken.lock().expect("no panic").push(batch.clone());
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_sink_takes_them_in_place_of_the_store_and_one_that_fails_fails_the_run_or_not() {
+    // W9
+    for (away, on_failure, cause, taken) in [
+        (false, SinkFailure::Fail, Cause::Succeeded, 10),
+        (true, SinkFailure::Fail, Cause::Error, 0),
+        (true, SinkFailure::Continue, Cause::Succeeded, 0),
+    ] {
+        let sink = Memory { away, ..Memory::default() };
+        let rejects = RejectSettings::default().sink(sink.clone()).on_failure(on_failure);
+        let store: Arc<dyn Store> = Arc::new(ModelStore::default());
+        let stage = Stage::new(&store, Config::default().rejects(rejects));
+        let job = Import { rows: 100, bad_every: 10, more: 0, fails: false };
+        let id = stage.engine.enqueue(job).max_retries(0).submit().await.expect("stored").id;
+        assert_eq!(stage.drain().await[0].cause, cause, "{away} {on_failure:?}");
+        let handed: usize =
+            sink.taken.lock().expect("no panic").iter().map(|batch| batch.rejects.len()).sum();
+        assert_eq!((handed, stage.rejects(id).await.len()), (taken, 0));
+        let detail = stage.detail(id).await;
+        if cause == Cause::Error {
+            let failure = detail.view.last_failure.expect("it failed");
+            assert_eq!(failure.error_type, "RejectSink");
+            assert_eq!(failure.message, "the reject sink `memory` does not take rejects: it is away");
+        } else {
+            let counts = detail.reads().rejects.expect("they are counted all the same");
+            assert_eq!((counts.stored, counts.rejected), (0, 10));
+        }
+        let findings = stage.engine.doctor().await.expect("the store is there");
+        assert!(findings.iter().any(|finding| finding.message.contains("`memory`, which is not durable")));
+    }
+}
+
+#[tokio::test]
+async fn a_completion_in_a_transaction_of_its_own_loses_no_reject() {
+    // W9, L14
+    let store: Arc<dyn Store> = Arc::new(ModelStore::default());
+    let stage = Stage::on(&store);
+    let id = stage.engine.enqueue(Completing {}).submit().await.expect("stored").id;
+    assert_eq!(stage.drain().await[0].cause, Cause::Succeeded);
+    let told = stage.detail(id).await.view.result.expect("what it was told").to_string();
+    assert!(told.contains("call `flush_rejects` before the transaction"), "{told}");
+    assert_eq!(stage.rejects(id).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_kept_item_is_sealed_where_payloads_are() {
+    // W9, E12
+    let key = SecretKey::new("k", vec![7; 32]).expect("a key");
+    let keys = SealingKeys::new(vec![key]).expect("keys");
+    let store: Arc<dyn Store> = Arc::new(ModelStore::default());
+    let stage = Stage::new(&store, Config::default().encryption(Encryption::new(keys).kind("tell")));
+    let id = stage.engine.enqueue(Tell {}).submit().await.expect("stored").id;
+    stage.drain().await;
+    let page = store.documents(DocumentRange::first(Drawer::Rejects, 10)).await.expect("there");
+    assert!(page.items.iter().all(|document| !document.body.contains("hunter2")), "{page:?}");
+    assert_eq!(stage.rejects(id).await[1].item, Some(json!("[encrypted]")));
+    let clear = stage.engine.rejects().revealed().of_job(id, 10).await.expect("the store is there");
+    assert_eq!(clear[1].item, Some(json!({ "name": "b", "password": "hunter2" })));
+}
