@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use backstop_core::JobId;
-use backstop_core::job::{JobView, LinePlace, State};
+use backstop_core::job::{JobView, LinePlace};
 use backstop_store::line::MOST_COUNTED;
 use backstop_store::show::{self, Roster};
 use backstop_store::{Error, LineRange, LineView, NameRange, Page};
@@ -170,7 +170,7 @@ pub(crate) async fn place(
     roster: &Roster,
 ) -> Result<Option<LinePlace>, SqlFailure> {
     let spec = &view.job.spec;
-    let Some(key) = spec.ordering_key.as_deref().filter(|_| view.record.state == State::Waiting) else {
+    let Some(key) = spec.ordering_key.as_deref().filter(|_| view.record.waits_for_turn(spec)) else {
         return Ok(None);
     };
     let question = Statement::LinePlace.with(vec![Value::text(key), Value::text(key), Value::job(spec.id)]);

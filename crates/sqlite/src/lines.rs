@@ -111,7 +111,7 @@ pub(crate) fn place(
     spec: &Spec,
     record: &Record,
 ) -> Result<Option<LinePlace>, SqliteFailure> {
-    let Some(key) = spec.ordering_key.as_deref().filter(|_| record.state == State::Waiting) else {
+    let Some(key) = spec.ordering_key.as_deref().filter(|_| record.waits_for_turn(spec)) else {
         return Ok(None);
     };
     let mut select = conn.prepare_cached(sql::LINE_PLACE)?;

@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(charged, ["error", "permanent", "invalid", "timeout", "panic", "not_allowed"]);
         let crash: Vec<_> = Cause::ALL.iter().filter(|c| c.budget() == Budget::Crashes).collect();
         assert_eq!(crash, [&Cause::Crash]);
-        assert_eq!(Cause::ALL.len(), 20);
+        assert_eq!(Cause::ALL.len(), 21);
     }
 
     #[test]

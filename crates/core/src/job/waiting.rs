@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobDetail, JobView, State};
+use super::{JobDetail, JobView, Record, Spec, State};
 use crate::id::JobId;
 use crate::time::Timestamp;
 
@@ -59,6 +59,14 @@ pub struct LinePlace {
     pub head: Option<(JobId, State)>,
     /// How many are before it, the head among them.
     pub before: u64,
+}
+
+impl Record {
+    /// True while it waits for its turn among those with its ordering key. One that waits for a signal has its turn.
+    #[must_use]
+    pub fn waits_for_turn(&self, spec: &Spec) -> bool {
+        self.state == State::Waiting && spec.ordering_key.is_some() && self.signal_wait().is_none()
+    }
 }
 
 impl JobView {

@@ -48,7 +48,7 @@ impl Tables {
 
     /// Where a job stands while it waits for its turn.
     pub(super) fn line_place(&self, id: JobId) -> Option<LinePlace> {
-        let row = self.jobs.get(&id).filter(|row| row.record.state == State::Waiting)?;
+        let row = self.jobs.get(&id).filter(|row| row.record.waits_for_turn(&row.job.spec))?;
         let line = self.lines.get(row.job.spec.ordering_key.as_ref()?)?;
         let head = line.head.and_then(|head| Some((head, self.jobs.get(&head)?.record.state)));
         let before =
