@@ -53,7 +53,7 @@ pub fn admit_vouched(
     check_times(job, limits)?;
     check_trace(spec)?;
     for callback in [&spec.on_success, &spec.on_failure].into_iter().flatten() {
-        check_callback(callback, limits)?;
+        self::callback(callback, limits)?;
     }
     vouched(spec).map_err(Refusal::Signature)?;
     if !gate.allows(&spec.kind) {
@@ -263,9 +263,16 @@ fn check_trace(spec: &Spec) -> Result<(), Refusal> {
     }
 }
 
-fn check_callback(callback: &Callback, limits: &Limits) -> Result<(), Refusal> {
+/// Refuses a callback that can never be stored.
+///
+/// # Errors
+/// When one of its names or its payload is not as names and payloads of jobs are.
+pub fn callback(callback: &Callback, limits: &Limits) -> Result<(), Refusal> {
     check_name("callback kind", &callback.kind, limits)?;
     check_name("callback queue", &callback.queue, limits)?;
+    if callback.version > HIGHEST_VERSION {
+        return Err(Refusal::invalid("callback version", format!("it is at most {HIGHEST_VERSION}")));
+    }
     check_json("callback payload", &callback.payload, limits.payload_bytes)
 }
 

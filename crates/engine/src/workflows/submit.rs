@@ -143,6 +143,7 @@ pub(super) fn seal(
     id: WorkflowId,
     mut callback: Callback,
 ) -> Result<Callback, WorkflowProblem> {
+    admit::callback(&callback, &parts.config.limits)?;
     crate::sealing::close_callback(&parts.config, owner(id), &mut callback)?;
     Ok(callback)
 }

@@ -282,7 +282,6 @@ pub struct WorkflowQuery {
     /// In this status.
     pub status: Option<WorkflowStatus>,
     /// Of this name.
-    #[param(max_length = 128)]
     pub name: Option<String>,
     /// Rows of the page at most.
     #[param(inline)]
