@@ -14,7 +14,7 @@ use super::given::{callbacks, prepared};
 use super::seen::{absent, cancel, created, list, pause, refused, seen, sees, stored};
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{JsonBody, PathParams, QueryParams, RawBody, read};
+use crate::body::{JsonBody, PathParams, QueryParams, RawBody, read, wrong_field};
 use crate::error::ApiError;
 use crate::resources::routes::Routes;
 use crate::resources::submit::{TraceParent, within};
@@ -69,6 +69,9 @@ async fn submit_batch_of_jobs(
         batch = batch.success_rate_at_least(share);
     }
     if let Some(most) = body.failures_at_most {
+        if i64::try_from(most).is_err() {
+            return Err(wrong_field("failures_at_most", "it is larger than any batch"));
+        }
         batch = batch.failures_at_most(most);
     }
     let (on_success, on_failure) =
