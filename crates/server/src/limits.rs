@@ -31,7 +31,13 @@ use stream::StoppableBody;
 pub(crate) use unread::UnreadBody;
 
 /// Routes that take many things at once.
-const BULK: [&str; 2] = ["/api/v1/jobs/batch", "/api/v1/work/finish"];
+const BULK: [&str; 5] = [
+    "/api/v1/jobs/batch",
+    "/api/v1/work/finish",
+    "/api/v1/workflows",
+    "/api/v1/batches",
+    "/api/v1/batches/{id}/jobs",
+];
 
 /// How long a long poll may still take when the server goes down: enough for a claim that has begun to be answered.
 const LAST_WORD: Duration = Duration::from_millis(200);

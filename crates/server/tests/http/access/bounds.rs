@@ -55,6 +55,22 @@ async fn a_body_that_is_too_large_is_refused_announced_or_not() {
     assert_eq!(stage.send(lying).await.status, 413);
 }
 
+#[tokio::test]
+async fn routes_for_many_things_take_larger_bodies() {
+    // W6: a workflow of as many nodes as there may be does not fit into an ordinary body.
+    let stage = Stage::new(ServerSettings::default()).await;
+    for path in ["/api/v1/jobs/batch", "/api/v1/workflows", "/api/v1/batches", "/api/v1/batches/b8a3c1/jobs"]
+    {
+        let large = |bytes| {
+            let request = Request::post(path).header("content-type", "application/json");
+            request.body(Body::from(vec![b' '; bytes])).unwrap()
+        };
+        let fits = stage.send(large(16 << 20)).await;
+        assert!(matches!(fits.code().as_str(), "unreadable" | "no_such_batch"), "{path}: {}", fits.code());
+        assert_eq!(stage.send(large((16 << 20) + 1)).await.status, 413, "{path}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn bodies_share_the_room_there_is() {
     let mut settings = ServerSettings::default();
