@@ -1,5 +1,6 @@
 //! What subscribers are told, after the commit, in order per job (V1).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -7,10 +8,12 @@ use serde_json::Value;
 
 use crate::circuit::CircuitState;
 use crate::failure::{Cause, Fingerprint, TerminalReason, Verdict};
+use crate::id::WorkflowId;
 use crate::job::{Ending, Header, NewJob, Operation, Record, State};
 use crate::schedule::PassReason;
 use crate::tenant;
 use crate::time::Timestamp;
+use crate::workflow::{Condition, Workflow, WorkflowCounts, WorkflowStatus};
 
 /// Something that happened and was committed.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +39,16 @@ impl Event {
         )
     }
 
-    /// Whose event it is, as it is shown: that of the job, the queue or the incident it is about (E13).
+    /// The workflow or the batch that it is about; none for what concerns a job, a worker or a queue.
+    #[must_use]
+    pub const fn workflow(&self) -> Option<&WorkflowHeader> {
+        match &self.what {
+            EventKind::Workflow { workflow, .. } | EventKind::BranchTaken { workflow, .. } => Some(workflow),
+            _ => None,
+        }
+    }
+
+    /// Whose event it is, as it is shown: that of the job, the queue, the incident or the workflow it is about (E13).
     #[must_use]
     pub fn tenant(&self) -> &str {
         match (&self.job, &self.what) {
@@ -45,7 +57,9 @@ impl Event {
             (None, EventKind::IncidentOpened { kind, .. } | EventKind::IncidentRegressed { kind, .. }) => {
                 tenant::shown(kind)
             }
-            (None, _) => tenant::NO_TENANT,
+            (None, _) => {
+                self.workflow().and_then(|workflow| workflow.tenant.as_deref()).unwrap_or(tenant::NO_TENANT)
+            }
         }
     }
 }
@@ -260,11 +274,59 @@ pub enum EventKind {
         /// Why.
         reason: PassReason,
     },
+    /// A workflow or a batch was submitted, is further than before, was paused or resumed, or is over (W1, W3).
+    Workflow {
+        /// Which.
+        #[serde(flatten)]
+        workflow: WorkflowHeader,
+        /// Where it is.
+        status: WorkflowStatus,
+        /// Its steps, or its jobs, by where they are.
+        counts: WorkflowCounts,
+    },
+    /// A step runs because of how those before it ended; it might not have (W2).
+    BranchTaken {
+        /// The workflow.
+        #[serde(flatten)]
+        workflow: WorkflowHeader,
+        /// The step.
+        step: Arc<str>,
+        /// The steps before it.
+        after: Vec<Arc<str>>,
+        /// What their end had to be like.
+        when: Condition,
+    },
+}
+
+/// The workflow or the batch that an event is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WorkflowHeader {
+    /// Its identity.
+    #[serde(rename = "workflow_id")]
+    pub id: WorkflowId,
+    /// What people call it.
+    #[serde(rename = "workflow")]
+    pub name: Arc<str>,
+    /// The tenant whose it is.
+    #[serde(skip)]
+    pub tenant: Option<Arc<str>>,
+    /// The queues of its jobs: who may not see one of them is not told (E13).
+    #[serde(skip)]
+    pub queues: Arc<BTreeSet<Arc<str>>>,
+}
+
+impl WorkflowHeader {
+    /// That of a workflow.
+    #[must_use]
+    pub fn of(workflow: &Workflow) -> Self {
+        let Workflow { id, name, tenant, queues, .. } = workflow;
+        Self { id: *id, name: name.clone(), tenant: tenant.clone(), queues: Arc::new(queues.clone()) }
+    }
 }
 
 impl EventKind {
     /// The name of every event.
-    pub const NAMES: [&'static str; 28] = [
+    pub const NAMES: [&'static str; 30] = [
         "enqueued",
         "started",
         "succeeded",
@@ -293,6 +355,8 @@ impl EventKind {
         "circuit",
         "worker_health",
         "fire_passed",
+        "workflow",
+        "branch_taken",
     ];
 
     /// The event's name, as in its JSON.
@@ -327,6 +391,8 @@ impl EventKind {
             Self::Circuit { .. } => "circuit",
             Self::WorkerHealth { .. } => "worker_health",
             Self::FirePassed { .. } => "fire_passed",
+            Self::Workflow { .. } => "workflow",
+            Self::BranchTaken { .. } => "branch_taken",
         }
     }
 }

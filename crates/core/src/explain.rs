@@ -5,6 +5,8 @@
 
 mod waiting;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use self::waiting::waiting;
@@ -70,8 +72,28 @@ pub struct ExplainRelated {
     pub plans: Vec<PlanNote>,
     /// The limits that are about it (H5).
     pub limits: Vec<RunLimitView>,
+    /// What a step of a workflow still waits for (W1, W2).
+    pub steps_before: Vec<StepBefore>,
     /// Live workers that serve its queue, know it, and do not claim it for now (H1, H8).
     pub held_back: Vec<WorkerPause>,
+}
+
+/// What comes before a step and has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StepBefore {
+    /// A step, by its name.
+    Step(Arc<str>),
+    /// A predicate, by its name: a worker that knows it is asked.
+    Predicate(String),
+}
+
+impl std::fmt::Display for StepBefore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Step(name) => write!(f, "`{name}`"),
+            Self::Predicate(name) => write!(f, "the answer of the predicate `{name}`"),
+        }
+    }
 }
 
 /// A worker that could run a job and does not claim it for now.

@@ -17,6 +17,7 @@ use crate::alerts::{AlertLog, IncidentAlertLog};
 use crate::engine::Backstop;
 use crate::parts::EngineParts;
 use crate::redrive::RedriveError;
+use crate::workflows::steps_before;
 
 /// Failures that belong together: see [`Backstop::incidents`].
 #[derive(Debug, Clone, Copy)]
@@ -175,6 +176,9 @@ impl Backstop {
     async fn beyond(&self, view: &JobView) -> Result<ExplainRelated, StoreError> {
         let (limits, held_back) = (self.parts.limits_about(view).await?, self.held_back(view).await?);
         let mut beyond = ExplainRelated { limits, held_back, ..ExplainRelated::default() };
+        if let Some(part) = view.job.spec.part_of().filter(|_| view.record.state == State::Waiting) {
+            beyond.steps_before = steps_before(&self.parts, part).await?;
+        }
         if let Some(failure) = &view.last_failure {
             beyond.incident = self.incidents().get(&failure.fingerprint).await?;
         }

@@ -104,7 +104,7 @@ pub mod mysql {
 }
 
 pub use backstop_core::admit::AllowedKinds;
-pub use backstop_core::event::{Event, EventKind};
+pub use backstop_core::event::{Event, EventKind, WorkflowHeader};
 pub use backstop_core::failure::{
     Backoff, BudgetSettings, Cause, Failure, Growth, Jitter, TerminalReason, Verdict,
 };

@@ -21,6 +21,7 @@ mod problem;
 mod queues;
 pub(crate) mod stored;
 mod submit;
+mod told;
 mod view;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(crate) use self::predicate::PredicateHandler;
 pub use self::predicate::predicate_kind;
 pub use self::problem::WorkflowProblem;
 pub use self::submit::SubmittedWorkflow;
+pub(crate) use self::view::steps_before;
 pub use self::view::{NodeView, WorkflowFilter, WorkflowView, Workflows};
 use crate::engine::Backstop;
 

@@ -1,6 +1,8 @@
 //! Items that runs reject, through the library, on every store (W9).
 #![allow(missing_docs, reason = "a test")]
 
+mod stores;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -281,41 +283,27 @@ async fn everything(store: Arc<dyn Store>) {
 #[tokio::test]
 async fn in_memory() {
     // W9, F3, D2, E13
-    everything(Arc::new(ModelStore::default())).await;
+    stores::in_memory(everything).await;
 }
 
 #[tokio::test]
 async fn on_sqlite() {
     // W9, F3, D2, E13
-    let folder = backstop_testbed::Folder::new("rejects").expect("a folder");
-    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
-    everything(Backstop::open(&url).await.expect("a new file").store().clone()).await;
+    stores::on_sqlite("rejects", everything).await;
 }
 
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn on_postgres() {
     // W9, F3, D2, E13
-    let schema = format!("rejects_{}", std::process::id());
-    let url = format!("{}?schema={schema}", backstop_testbed::shared::postgres());
-    everything(Backstop::open(&url).await.expect("a server").store().clone()).await;
+    stores::on_postgres("rejects", everything).await;
 }
 
 #[cfg(feature = "mysql")]
 #[tokio::test]
 async fn on_mysql() {
     // W9, F3, D2, E13
-    use backstop::mysql::mysql_async::prelude::Queryable as _;
-    use backstop::mysql::mysql_async::{Conn, Opts};
-
-    let server = backstop_testbed::shared::mariadb();
-    let mut conn = Conn::new(Opts::from_url(server).expect("a good URL")).await.expect("a server");
-    let name = format!("rejects_{}", std::process::id());
-    conn.query_drop(format!("CREATE DATABASE {name}")).await.expect("a new name");
-    let (place, _) = server.rsplit_once('/').expect("a URL with a database");
-    everything(Backstop::open(&format!("{place}/{name}")).await.expect("a server").store().clone()).await;
-    conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
-    conn.disconnect().await.expect("the connection ends");
+    stores::on_mysql("rejects", everything).await;
 }
 
 /// Counts what is written on the way, and loses the answer of one write.

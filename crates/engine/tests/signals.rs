@@ -1,6 +1,8 @@
 //! Signals through the library, on every store (W10).
 #![allow(missing_docs, reason = "a test")]
 
+mod stores;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -378,40 +380,26 @@ async fn everything(store: Arc<dyn Store>) {
 #[tokio::test]
 async fn in_memory() {
     // W10
-    everything(Arc::new(backstop_store::ModelStore::default())).await;
+    stores::in_memory(everything).await;
 }
 
 #[tokio::test]
 async fn on_sqlite() {
     // W10
-    let folder = backstop_testbed::Folder::new("signals").expect("a folder");
-    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
-    everything(Backstop::open(&url).await.expect("a new file").store().clone()).await;
+    stores::on_sqlite("signals", everything).await;
 }
 
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn on_postgres() {
     // W10
-    let schema = format!("signals_{}", std::process::id());
-    let url = format!("{}?schema={schema}", backstop_testbed::shared::postgres());
-    waiting_costs_nothing(&url).await;
-    everything(Backstop::open(&url).await.expect("a server").store().clone()).await;
+    waiting_costs_nothing(&stores::postgres("signals_cost")).await;
+    stores::on_postgres("signals", everything).await;
 }
 
 #[cfg(feature = "mysql")]
 #[tokio::test]
 async fn on_mysql() {
     // W10
-    use backstop::mysql::mysql_async::prelude::Queryable as _;
-    use backstop::mysql::mysql_async::{Conn, Opts};
-
-    let server = backstop_testbed::shared::mariadb();
-    let mut conn = Conn::new(Opts::from_url(server).expect("a good URL")).await.expect("a server");
-    let name = format!("signals_{}", std::process::id());
-    conn.query_drop(format!("CREATE DATABASE {name}")).await.expect("a new name");
-    let (place, _) = server.rsplit_once('/').expect("a URL with a database");
-    everything(Backstop::open(&format!("{place}/{name}")).await.expect("a server").store().clone()).await;
-    conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
-    conn.disconnect().await.expect("the connection ends");
+    stores::on_mysql("signals", everything).await;
 }

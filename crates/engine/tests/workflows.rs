@@ -1,16 +1,18 @@
 //! Workflows and batches through the library, on every store (W1-W6).
 #![allow(missing_docs, reason = "a test")]
 
+mod stores;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::workflows::{
-    Condition, NodeEnd, NodeState, SubmittedWorkflow, WorkflowFilter, WorkflowProblem, WorkflowStatus,
-    WorkflowView,
+    Condition, NodeEnd, NodeState, ResultTest, SubmittedWorkflow, WorkflowFilter, WorkflowProblem,
+    WorkflowStatus, WorkflowView,
 };
-use backstop::{Config, InlineWorker, State};
+use backstop::{Config, Event, EventKind, Events, InlineWorker, State};
 use backstop_core::WorkerId;
 use backstop_store::{Amend, Answer, Document, Drawer, Edit, Expect, JobFilter, Layer, PageRequest, Store};
 use serde_json::Value;
@@ -107,6 +109,12 @@ impl Stage {
         serde_json::from_str(view.result.as_deref().unwrap_or("null")).expect("JSON")
     }
 
+    /// What `explain` says of a step.
+    async fn because(&self, submitted: &SubmittedWorkflow, node: &str) -> String {
+        let told = self.engine.explain(job_of(submitted, node)).await.expect("the store is there");
+        told.expect("it is stored").1.because
+    }
+
     async fn state(&self, submitted: &SubmittedWorkflow, node: &str) -> (State, Option<String>) {
         let job = job_of(submitted, node);
         let view = self.engine.job(job).await.expect("the store is there").expect("it is stored").view;
@@ -141,9 +149,9 @@ async fn a_chain_hands_results_on(store: Arc<dyn Store>) {
         (waits_for.reason, waits_for.key),
         (backstop_core::job::WaitReason::Workflow, submitted.id.to_string())
     );
-    let told =
-        engine.explain(job_of(&submitted, "double")).await.expect("the store is there").expect("stored");
-    assert!(told.1.because.contains("it is the step `double` of workflow"), "{}", told.1.because);
+    let because = stage.because(&submitted, "double").await;
+    assert!(because.contains("it is the step `double` of workflow"), "{because}");
+    assert!(because.ends_with("and waits for `add_to`"), "{because}");
     assert_eq!(stage.drain().await, 3);
     assert_eq!(
         (stage.result(&submitted, "add_to").await, stage.result(&submitted, "double").await),
@@ -162,6 +170,7 @@ async fn a_chain_hands_results_on(store: Arc<dyn Store>) {
 async fn branches_are_taken_as_results_say(store: Arc<dyn Store>) {
     let stage = Stage::on(&store);
     let engine = &stage.engine;
+    let mut events = engine.events();
     for (b, expected) in [(2, "three"), (4, "odd"), (5, "rest")] {
         let mut flow = engine.workflow("branches");
         let first = flow.step("add", engine.enqueue(Add { a: 1, b })).add();
@@ -181,6 +190,19 @@ async fn branches_are_taken_as_results_say(store: Arc<dyn Store>) {
                 "{branch} when it should be {expected}"
             );
         }
+        let taken = told(&mut events, |event| match &event.what {
+            EventKind::BranchTaken { workflow, step, after, when } => {
+                assert_eq!((workflow.id, &after[..]), (submitted.id, &["add".into()][..]));
+                Some((step.to_string(), when.clone()))
+            }
+            _ => None,
+        });
+        let when = match expected {
+            "three" => Condition::Result(ResultTest { pointer: String::new(), equals: 3.into() }),
+            "odd" => Condition::Predicate("odd".to_owned()),
+            _ => Condition::Success,
+        };
+        assert_eq!(taken, [(expected.to_owned(), when)], "V1: the branch that was taken is told");
     }
     assert_eq!(stage.site.ended_well.load(Ordering::SeqCst), 3, "one branch each");
 }
@@ -194,11 +216,15 @@ async fn a_predicate_without_code_waits(store: Arc<dyn Store>) {
     flow.step("maybe", engine.enqueue(Well {})).after(&first).when_predicate("unheard of").add();
     flow.step("sure", engine.enqueue(Well {})).after(&first).add();
     let submitted = flow.submit().await.expect("a shape that can be");
+    let because = stage.because(&submitted, "maybe").await;
+    assert!(because.ends_with("and waits for `add`"), "the predicate's turn has not come: {because}");
     assert_eq!(stage.drain().await, 2);
     let view = stage.view(&submitted).await;
     let asks = view.nodes.iter().find(|node| node.predicate.is_some()).expect("it is shown");
     let job = engine.job(asks.job).await.expect("the store is there").expect("it is stored");
     assert_eq!((&*job.view.job.spec.kind, job.view.record.runs), ("predicate:unheard of", 0));
+    let because = stage.because(&submitted, "maybe").await;
+    assert!(because.ends_with("waits for the answer of the predicate `unheard of`"), "{because}");
     assert_eq!(view.status, WorkflowStatus::Running);
 }
 
@@ -292,7 +318,16 @@ async fn a_batch_is_judged_once(store: Arc<dyn Store>) {
     let batch = engine.batch("adds").then_on_success(Well {}).then_on_failure(Badly {});
     let batch = batch.for_each(0..60, |a| engine.enqueue(Add { a, b: 1 })).await.expect("stored");
     assert_eq!(batch.view().await.expect("it is there").counts.total, 60);
+    let mut events = engine.events();
     assert_eq!(stage.drain().await, 61);
+    let steps = told(&mut events, |event| match &event.what {
+        EventKind::Workflow { status, counts, .. } => Some((*status, counts.succeeded)),
+        _ => None,
+    });
+    assert!(steps.is_sorted_by_key(|(_, succeeded)| *succeeded), "it gets further: {steps:?}");
+    assert_eq!(steps.last(), Some(&(WorkflowStatus::Succeeded, 60)), "V1: its end is told");
+    let ended = steps.iter().filter(|(status, _)| status.is_over()).count();
+    assert_eq!(ended, 1, "once: {steps:?}");
     let view = batch.view().await.expect("it is there");
     assert_eq!((view.status, view.counts.succeeded), (WorkflowStatus::Succeeded, 60));
     assert_eq!(stage.site.ended_well.load(Ordering::SeqCst), 1);
@@ -473,6 +508,11 @@ impl Layer for OtherNode {
     }
 }
 
+/// What of the events that were told is asked for.
+fn told<T>(events: &mut Events, asked: impl Fn(&Event) -> Option<T>) -> Vec<T> {
+    std::iter::from_fn(|| events.try_next()).filter_map(|event| asked(&event)).collect()
+}
+
 /// W3: two nodes take the same ends, and each counts once.
 async fn ends_count_once(store: Arc<dyn Store>) {
     let other = Backstop::on(store.clone(), Config::default());
@@ -516,39 +556,25 @@ async fn everything(store: Arc<dyn Store>) {
 #[tokio::test]
 async fn in_memory() {
     // W1, W2, W3, W4, W5, W6
-    everything(Arc::new(backstop_store::ModelStore::default())).await;
+    stores::in_memory(everything).await;
 }
 
 #[tokio::test]
 async fn on_sqlite() {
     // W1, W2, W3, W4, W5, W6
-    let folder = backstop_testbed::Folder::new("workflows").expect("a folder");
-    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
-    everything(Backstop::open(&url).await.expect("a new file").store().clone()).await;
+    stores::on_sqlite("workflows", everything).await;
 }
 
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn on_postgres() {
     // W1, W2, W3, W4, W5, W6
-    let schema = format!("workflows_{}", std::process::id());
-    let url = format!("{}?schema={schema}", backstop_testbed::shared::postgres());
-    everything(Backstop::open(&url).await.expect("a server").store().clone()).await;
+    stores::on_postgres("workflows", everything).await;
 }
 
 #[cfg(feature = "mysql")]
 #[tokio::test]
 async fn on_mysql() {
     // W1, W2, W3, W4, W5, W6
-    use backstop::mysql::mysql_async::prelude::Queryable as _;
-    use backstop::mysql::mysql_async::{Conn, Opts};
-
-    let server = backstop_testbed::shared::mariadb();
-    let mut conn = Conn::new(Opts::from_url(server).expect("a good URL")).await.expect("a server");
-    let name = format!("workflows_{}", std::process::id());
-    conn.query_drop(format!("CREATE DATABASE {name}")).await.expect("a new name");
-    let (place, _) = server.rsplit_once('/').expect("a URL with a database");
-    everything(Backstop::open(&format!("{place}/{name}")).await.expect("a server").store().clone()).await;
-    conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
-    conn.disconnect().await.expect("the connection ends");
+    stores::on_mysql("workflows", everything).await;
 }

@@ -1,8 +1,11 @@
 //! What a job waits for that has not started.
 
-use super::{ExplainContext, ExplainRelated, Sentences, WorkerPause, plural};
+use super::{ExplainContext, ExplainRelated, Sentences, StepBefore, WorkerPause, plural};
 use crate::job::{JobView, LinePlace, PartOf, SignalWait, State, WaitDetail, WaitReason};
 use crate::run_limit::RunLimitView;
+
+/// Steps that are named when a job waits for many.
+const MOST_NAMED: usize = 5;
 
 /// Why a job that has not started waits, and what lets it go. The first reason that holds is told.
 pub(super) fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Sentences {
@@ -14,7 +17,7 @@ pub(super) fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainR
         return in_line(key, around.line);
     }
     if let Some(part) = spec.part_of().filter(|_| record.state == State::Waiting) {
-        return in_workflow(part);
+        return in_workflow(part, &beyond.steps_before);
     }
     // Before its time: between two offers to workers without the fix it only seems to wait for that.
     if let Some(needs) = record.needs().filter(|_| around.workers_with_code == 0 && !around.queue_paused) {
@@ -75,10 +78,17 @@ pub(super) fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainR
 }
 
 /// Why a job waits for other steps of its workflow (W1).
-fn in_workflow(part: &PartOf) -> Sentences {
+fn in_workflow(part: &PartOf, before: &[StepBefore]) -> Sentences {
     let step = part.node.as_deref().unwrap_or_default();
+    let mut named: Vec<String> = before.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    match before.len().saturating_sub(named.len()) {
+        0 => {}
+        more => named.push(format!("{more} more")),
+    }
+    let last = named.pop().unwrap_or_else(|| "the steps before it".to_owned());
+    let all = if named.is_empty() { last } else { format!("{} and {last}", named.join(", ")) };
     (
-        format!("it is the step `{step}` of workflow {}, and waits for the steps before it", part.id),
+        format!("it is the step `{step}` of workflow {}, and waits for {all}", part.id),
         "it is released when they have ended as it asks, and canceled when they cannot any more".into(),
         None,
     )

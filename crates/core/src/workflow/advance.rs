@@ -6,7 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{BatchProgress, CancelCause, EndNote, Graph, NodeEnd, NodeMove, NodeState, WorkflowProgress};
+use super::{
+    BatchProgress, CancelCause, EndNote, Graph, NodeEnd, NodeMove, NodeState, WorkflowCounts,
+    WorkflowProgress,
+};
 use crate::id::{JobId, WorkflowId};
 use crate::job::Callback;
 use crate::time::Timestamp;
@@ -120,6 +123,8 @@ pub struct Advance {
     pub renew: Vec<(u32, JobId, JobId)>,
     /// The job to submit because all of it has ended: under this id.
     pub callback: Option<(JobId, Callback)>,
+    /// Nodes that run because of how those before them ended, where they might not have (W2).
+    pub branches: Vec<u32>,
     /// True when all of it has ended just now.
     pub finished: bool,
 }
@@ -167,6 +172,15 @@ impl Workflow {
         }
         self.judge(&mut advance, now);
         advance
+    }
+
+    /// Its steps, or its jobs, by where they are.
+    #[must_use]
+    pub fn counts(&self) -> WorkflowCounts {
+        match &self.body {
+            WorkflowBody::Graph(progress) => progress.counts(),
+            WorkflowBody::Batch(batch) => batch.counts(),
+        }
     }
 
     /// Follows from what has ended whether all of it has.
@@ -218,6 +232,9 @@ impl Advance {
         for next in moves.into_iter().rev() {
             let (NodeMove::Release(node) | NodeMove::Renew(node) | NodeMove::Cancel(node, _)) = next;
             let Some(job) = progress.job(graph, node).filter(|_| seen.insert(node)) else { continue };
+            if !matches!(next, NodeMove::Cancel(..)) && graph.is_branch(node) {
+                self.branches.push(node);
+            }
             match next {
                 NodeMove::Release(_) => self.release.push(job),
                 NodeMove::Cancel(_, cause) => self.cancel.push((job, cause)),
@@ -229,6 +246,7 @@ impl Advance {
             }
         }
         self.release.sort_unstable();
+        self.branches.sort_unstable();
         self.cancel.sort_unstable_by_key(|(job, _)| *job);
         debug_assert!(
             self.renew.iter().all(|(node, ..)| progress.state(*node) == NodeState::Released),

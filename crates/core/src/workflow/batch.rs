@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::NodeEnd;
+use super::{NodeEnd, WorkflowCounts};
 
 /// What a batch must come to for it to have succeeded; without any, no job of it may fail.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -52,6 +52,14 @@ pub struct BatchProgress {
 }
 
 impl BatchProgress {
+    /// Its jobs by where they are.
+    #[must_use]
+    pub const fn counts(&self) -> WorkflowCounts {
+        let Self { total, succeeded, failed, canceled, .. } = *self;
+        let released = total.saturating_sub(succeeded + failed + canceled);
+        WorkflowCounts { total, succeeded, failed, canceled, released, waiting: 0 }
+    }
+
     /// Counts the end of a job; one that had failed before is not counted as failed any more.
     pub fn count(&mut self, end: NodeEnd, again: bool) {
         if again {

@@ -19,6 +19,20 @@ pub enum NodeEnd {
     DependencyFailed,
 }
 
+impl NodeEnd {
+    /// The word used in every interface.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+            Self::NotTaken => "not_taken",
+            Self::DependencyFailed => "dependency_failed",
+        }
+    }
+}
+
 /// What the end of the node before must be like.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -159,6 +159,36 @@ impl Graph {
         self.following(number).iter().any(asks)
     }
 
+    /// The node that asks a predicate for this one. Edges of its own come last: those before are of other branches.
+    #[must_use]
+    pub fn asking_for(&self, number: u32) -> Option<&GraphNode> {
+        let asking = self.node(number)?.after.last().and_then(|edge| self.node(edge.from));
+        asking.filter(|asking| asking.predicate.is_some())
+    }
+
+    /// The condition that a node was submitted with.
+    #[must_use]
+    pub fn condition(&self, number: u32) -> Condition {
+        match self.asking_for(number).and_then(|asking| asking.predicate.clone()) {
+            Some(predicate) => Condition::Predicate(predicate),
+            None => {
+                let last = self.node(number).and_then(|node| node.after.last());
+                last.map(|edge| edge.when.clone()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// True when the node runs or not, by how those before it end: more than one way was open (W2). Those that ask
+    /// predicates are none of the branches that were submitted.
+    #[must_use]
+    pub fn is_branch(&self, number: u32) -> bool {
+        let decided = |node: &GraphNode| {
+            node.predicate.is_none()
+                && node.after.iter().any(|edge| edge.unless || edge.when != Condition::Success)
+        };
+        self.node(number).is_some_and(decided)
+    }
+
     /// Everything behind a node, in the order of their numbers.
     #[must_use]
     pub fn downstream(&self, number: u32) -> Vec<u32> {

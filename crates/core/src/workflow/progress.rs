@@ -1,6 +1,6 @@
 //! How far a graph is: the state of each node and of each edge.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -225,6 +225,25 @@ impl WorkflowProgress {
     #[must_use]
     pub fn has(&self, end: NodeEnd) -> bool {
         self.nodes.contains(&NodeState::Ended(end))
+    }
+
+    /// What a node still waits for, in the order of their numbers: steps that have not ended, and predicates that are
+    /// being asked. A predicate whose own turn has not come stands for what it waits for.
+    #[must_use]
+    pub fn open_before(&self, graph: &Graph, node: u32) -> BTreeSet<u32> {
+        let (mut found, mut open) = (BTreeSet::new(), vec![node]);
+        while let Some(node) = open.pop() {
+            let undecided = graph.leading_to(node).filter(|edge| matches!(self.edges.get(*edge), Some(None)));
+            for before in undecided.filter_map(|edge| graph.edge(node, edge)).map(|edge| edge.from) {
+                let asks = graph.node(before).is_some_and(|node| node.predicate.is_some());
+                if asks && self.state(before) == NodeState::Waiting {
+                    open.push(before);
+                } else {
+                    found.insert(before);
+                }
+            }
+        }
+        found
     }
 
     /// Takes the end of a node, and answers what follows from it, however far that goes.

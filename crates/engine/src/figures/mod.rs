@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use backstop_core::Refusal;
 use backstop_core::failure::{Cause, TerminalReason};
+use backstop_core::workflow::NodeEnd;
 
 pub use measure::{Family, FigureCell, FigureValue, LONG, Labelled, SHORT, Sample, Sort, Times, float};
 pub(crate) use metered::Metered;
@@ -30,6 +31,9 @@ pub struct Figures {
     refused: Labelled<AtomicU64>,
     events: Labelled<AtomicU64>,
     rejects: Labelled<AtomicU64>,
+    workflow_ends: Labelled<AtomicU64>,
+    workflow_jobs: Labelled<AtomicU64>,
+    branches: Labelled<AtomicU64>,
     rejects_lost: Labelled<AtomicU64>,
     store_time: Labelled<Times>,
     store_errors: Labelled<AtomicU64>,
@@ -48,6 +52,9 @@ impl Figures {
             refused: Labelled::new(["", "code"]),
             events: Labelled::new(["", "what"]),
             rejects: Labelled::new(["kind", "sink"]),
+            workflow_ends: Labelled::new(["", "status"]),
+            workflow_jobs: Labelled::new(["", "end"]),
+            branches: Labelled::new(["", ""]),
             rejects_lost: Labelled::new(["kind", "sink"]),
             store_time: Labelled::new(["", "verb"]),
             store_errors: Labelled::new(["verb", "code"]),
@@ -80,6 +87,15 @@ impl Figures {
     /// Rejects could not be handed over.
     pub(crate) fn rejects_lost(&self, kind: &str, sink: &str, rejects: usize) {
         self.rejects_lost.add(kind, sink, u64::try_from(rejects).unwrap_or(u64::MAX));
+    }
+
+    /// Jobs of a workflow or a batch have ended, and what followed: branches that were taken, and its own end.
+    pub(crate) fn workflow_advanced(&self, ends: &[NodeEnd], branches: usize, finished: Option<&str>) {
+        ends.iter().for_each(|end| self.workflow_jobs.add("", end.as_str(), 1));
+        if branches > 0 {
+            self.branches.add("", "", u64::try_from(branches).unwrap_or(u64::MAX));
+        }
+        finished.into_iter().for_each(|status| self.workflow_ends.add("", status, 1));
     }
 
     /// A submit was refused.
@@ -121,6 +137,21 @@ impl Figures {
                 "backstop_rejects_lost_total",
                 "Rejects of items that could not be handed over, by kind and sink.",
                 &self.rejects_lost,
+            ),
+            count(
+                "backstop_workflows_ended_total",
+                "Workflows and batches that ended, by how.",
+                &self.workflow_ends,
+            ),
+            count(
+                "backstop_workflow_jobs_ended_total",
+                "Jobs of workflows and batches whose end was followed up, by how they ended.",
+                &self.workflow_jobs,
+            ),
+            count(
+                "backstop_branches_taken_total",
+                "Steps that ran because of how those before them ended.",
+                &self.branches,
             ),
             times("backstop_store_seconds", "How long calls to the store took, by verb.", &self.store_time),
             count("backstop_store_errors_total", "Calls to the store that failed.", &self.store_errors),

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::inputs::results;
 use super::problem::owner;
 use super::stored::{self, FoundWorkflow};
+use super::told::WorkflowNews;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 use crate::run::write::refused_for_good;
@@ -52,6 +53,7 @@ struct Piece {
     edits: Vec<Edit>,
     operations: Vec<(JobId, Operation)>,
     jobs: Vec<NewJob>,
+    news: WorkflowNews,
 }
 
 impl Piece {
@@ -142,8 +144,13 @@ async fn piece(
         expect: Expect::Revision(taken.revision),
         body: None,
     };
-    let mut piece =
-        Piece { id, edits: notes.iter().map(remove).collect(), operations: Vec::new(), jobs: Vec::new() };
+    let mut piece = Piece {
+        id,
+        edits: notes.iter().map(remove).collect(),
+        operations: Vec::new(),
+        jobs: Vec::new(),
+        news: WorkflowNews::default(),
+    };
     let mut stored = match found {
         FoundWorkflow::There(stored) => stored,
         FoundWorkflow::Absent => return Ok(Some(piece)),
@@ -162,6 +169,7 @@ async fn piece(
     piece.jobs = renewed(parts, &follows).await?;
     piece.jobs.extend(callback_job(parts, &stored.workflow, &follows));
     piece.edits.push(stored.edit());
+    piece.news = WorkflowNews::of(parts, &stored.workflow, graph.as_deref(), &ends, &follows);
     Ok(Some(piece))
 }
 
@@ -211,7 +219,10 @@ async fn renewed(parts: &EngineParts, follows: &Advance) -> Result<Vec<NewJob>, 
 async fn write(parts: &EngineParts, mut pieces: Vec<Piece>) -> Result<(), StoreError> {
     while !pieces.is_empty() {
         let refused = match write_together(parts, &pieces).await {
-            Ok(Amended::Done { .. }) => return Ok(()),
+            Ok(Amended::Done { now, .. }) => {
+                pieces.into_iter().for_each(|piece| piece.news.tell(parts, now));
+                return Ok(());
+            }
             Ok(Amended::Conflict { key, .. }) => {
                 // The key of a workflow, or of a note, which begins with it.
                 let (id, all) = (key.split('/').next().unwrap_or_default(), pieces.len());

@@ -14,6 +14,7 @@ use futures_core::Stream;
 use super::problem::{WorkflowProblem, check_name};
 use super::stored::{self, StoredWorkflow};
 use super::submit::{check_part, seal};
+use super::told::WorkflowNews;
 use super::view::{self, WorkflowView};
 use super::{advance, queues};
 use crate::job::Job;
@@ -210,7 +211,10 @@ impl BatchBuilder {
         let mut edits = vec![stored::edit(&workflow, Expect::Absent)];
         edits.extend(key.as_ref().map(|key| stored::key_edit(tenant.as_deref(), key, id)));
         match parts.store.amend(Amend { edits, jobs, ..Amend::default() }).await? {
-            Amended::Done { .. } => Ok(BatchHandle { parts, id, deduplicated: false }),
+            Amended::Done { now, .. } => {
+                WorkflowNews::of(&parts, &workflow, None, &[], &follows).tell(&parts, now);
+                Ok(BatchHandle { parts, id, deduplicated: false })
+            }
             Amended::Refused { index, refusal } => Err(refused(index, refusal)),
             Amended::Conflict { .. } => {
                 let name =
@@ -299,7 +303,10 @@ impl BatchHandle {
             jobs.extend(advance::callback_job(parts, &stored.workflow, &follows));
             let amend = Amend { edits: vec![stored.edit()], jobs, ..Amend::default() };
             match parts.store.amend(amend).await? {
-                Amended::Done { .. } => return Ok(()),
+                Amended::Done { now, .. } => {
+                    WorkflowNews::of(parts, &stored.workflow, None, &[], &follows).tell(parts, now);
+                    return Ok(());
+                }
                 Amended::Refused { index, refusal } => return Err(refused(index, refusal)),
                 Amended::Conflict { .. } => {
                     // Jobs of it end all the time: whoever counts them writes it too.

@@ -10,6 +10,7 @@ use backstop_store::{Amend, Amended, Drawer, Expect};
 use super::builder::{StepJob, WorkflowBuilder};
 use super::predicate::predicate_kind;
 use super::problem::{WorkflowProblem, check_name, owner};
+use super::told::WorkflowNews;
 use super::{queues, stored};
 use crate::parts::EngineParts;
 use crate::submit::Enqueue;
@@ -52,7 +53,8 @@ pub(super) async fn submit(flow: WorkflowBuilder) -> Result<SubmittedWorkflow, W
     edits.extend(key.as_ref().map(|key| stored::key_edit(tenant.as_deref(), key, id)));
     let names: Vec<Arc<str>> = graph.nodes().iter().map(|node| node.name.clone()).collect();
     match parts.store.amend(Amend { edits, jobs, ..Amend::default() }).await? {
-        Amended::Done { .. } => {
+        Amended::Done { now, .. } => {
+            WorkflowNews::standing(&parts, &workflow).tell(&parts, now);
             let graph = Arc::new(graph);
             parts.workflows.keep(id, &graph);
             Ok(SubmittedWorkflow { id, nodes: shown(&graph), deduplicated: false })

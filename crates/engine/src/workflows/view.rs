@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use backstop_core::explain::StepBefore;
 use backstop_core::job::{Operation, State};
 use backstop_core::workflow::{
-    BatchProgress, Condition, Graph, GraphNode, Join, NodeState, Workflow, WorkflowBody, WorkflowCounts,
-    WorkflowProgress, WorkflowStatus,
+    BatchProgress, Condition, Graph, GraphNode, Join, NodeState, PartOf, Workflow, WorkflowBody,
+    WorkflowCounts, WorkflowProgress, WorkflowStatus,
 };
 use backstop_core::{JobId, Timestamp, WorkflowId};
 use backstop_store::{
@@ -16,6 +17,7 @@ use backstop_store::{
 use super::batch::{self, BatchHandle};
 use super::problem::WorkflowProblem;
 use super::stored::{self, StoredWorkflow};
+use super::told::WorkflowNews;
 use crate::parts::EngineParts;
 
 /// Jobs that are operated on in one transaction.
@@ -87,7 +89,7 @@ impl WorkflowView {
     fn of(workflow: Workflow, graph: Option<&Graph>) -> Self {
         let Workflow { id, name, tenant, queues, status, created_at, finished_at, body, .. } = workflow;
         let (counts, nodes, batch) = match body {
-            WorkflowBody::Batch(batch) => (batch_counts(&batch), Vec::new(), Some(batch)),
+            WorkflowBody::Batch(batch) => (batch.counts(), Vec::new(), Some(batch)),
             WorkflowBody::Graph(progress) => {
                 let nodes = graph.map(|graph| nodes(graph, &progress)).unwrap_or_default();
                 (progress.counts(), nodes, None)
@@ -95,12 +97,6 @@ impl WorkflowView {
         };
         Self { id, name, tenant, queues, status, created_at, finished_at, counts, nodes, batch }
     }
-}
-
-fn batch_counts(batch: &BatchProgress) -> WorkflowCounts {
-    let BatchProgress { total, succeeded, failed, canceled, .. } = *batch;
-    let released = total.saturating_sub(succeeded + failed + canceled);
-    WorkflowCounts { total, succeeded, failed, canceled, released, waiting: 0 }
 }
 
 fn nodes(graph: &Graph, progress: &WorkflowProgress) -> Vec<NodeView> {
@@ -111,25 +107,11 @@ fn nodes(graph: &Graph, progress: &WorkflowProgress) -> Vec<NodeView> {
         state: progress.state(number),
         job_state: None,
         after: node.inputs.iter().filter_map(name).collect(),
-        join: asks(graph, node).map_or(node.join, |asking| asking.join),
-        when: condition(graph, node),
+        join: graph.asking_for(number).map_or(node.join, |asking| asking.join),
+        when: graph.condition(number),
         predicate: node.predicate.clone(),
     };
     (0u32..).zip(graph.nodes()).map(view).collect()
-}
-
-/// The node that asks a predicate for this one. Edges of its own come last: those before are of other branches.
-fn asks<'g>(graph: &'g Graph, node: &GraphNode) -> Option<&'g GraphNode> {
-    let asking = node.after.last().and_then(|edge| graph.node(edge.from));
-    asking.filter(|asking| asking.predicate.is_some())
-}
-
-/// The condition that a node was submitted with.
-fn condition(graph: &Graph, node: &GraphNode) -> Condition {
-    match asks(graph, node).and_then(|asking| asking.predicate.clone()) {
-        Some(predicate) => Condition::Predicate(predicate),
-        None => node.after.last().map(|edge| edge.when.clone()).unwrap_or_default(),
-    }
 }
 
 /// A workflow or a batch by its id.
@@ -149,6 +131,19 @@ pub(super) async fn one(parts: &EngineParts, id: WorkflowId) -> Result<Option<Wo
         }
     }
     Ok(Some(view))
+}
+
+/// What a step still waits for.
+pub(crate) async fn steps_before(parts: &EngineParts, part: &PartOf) -> Result<Vec<StepBefore>, StoreError> {
+    let found = stored::one(&*parts.store, &parts.workflows, part.id).await?;
+    let Some(StoredWorkflow { workflow, graph: Some(graph), .. }) = found else { return Ok(Vec::new()) };
+    let WorkflowBody::Graph(progress) = &workflow.body else { return Ok(Vec::new()) };
+    let open = progress.open_before(&graph, part.number).into_iter().filter_map(|number| graph.node(number));
+    let named = |node: &GraphNode| match &node.predicate {
+        Some(predicate) => StepBefore::Predicate(predicate.clone()),
+        None => StepBefore::Step(node.name.clone()),
+    };
+    Ok(open.map(named).collect())
 }
 
 /// Which workflows and batches to list; all conditions must hold.
@@ -351,7 +346,8 @@ async fn show_pause(
         }
         stored.workflow.status = to;
         let amend = Amend { edits: vec![stored.edit()], ..Amend::default() };
-        if let Amended::Done { .. } = parts.store.amend(amend).await? {
+        if let Amended::Done { now, .. } = parts.store.amend(amend).await? {
+            WorkflowNews::standing(parts, &stored.workflow).tell(parts, now);
             return Ok(());
         }
     }

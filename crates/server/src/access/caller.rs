@@ -195,6 +195,12 @@ impl Caller {
     pub fn sees_all(&self) -> bool {
         self.inner.tenant.is_none() && self.inner.queues.is_none()
     }
+
+    /// Whether a workflow is for this caller's eyes: it sees all queues of its jobs (E13).
+    #[must_use]
+    pub fn sees_workflow(&self, tenant: Option<&str>, queues: &BTreeSet<Arc<str>>) -> bool {
+        self.sees_all() || (tenant == self.tenant() && queues.iter().all(|queue| self.sees(queue).is_some()))
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
 use audience::Audiences;
-pub(crate) use filter::{EventFilter, about};
+pub(crate) use filter::{EventFilter, about, is_on};
 use frame::GapReason;
 pub(crate) use frame::of_tenant;
 use ring::EventRing;

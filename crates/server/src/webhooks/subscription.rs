@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::delivery::QUEUE;
-use crate::stream::{about, of_tenant};
+use crate::stream::{about, is_on, of_tenant};
 
 /// Subscriptions that one store may have.
 pub(crate) const MOST: usize = 100;
@@ -53,11 +53,16 @@ impl Subscription {
         let listed = |list: &Option<Vec<String>>, name: Option<&str>| {
             list.as_ref().is_none_or(|list| name.is_some_and(|name| list.iter().any(|one| one == name)))
         };
-        if !listed(&self.events, Some(event.what.name())) || !listed(&self.queues, queue) {
+        let on_queue = self.queues.as_ref().is_none_or(|queues| is_on(event, queues));
+        if !listed(&self.events, Some(event.what.name())) || !on_queue {
             return None;
         }
         let Some(tenant) = &self.tenant else { return serde_json::to_value(event).ok() };
-        queue?.strip_prefix(tenant.as_str())?.strip_prefix('/')?;
+        match event.workflow() {
+            Some(workflow) if workflow.tenant.as_deref() == Some(tenant) => {}
+            Some(_) => return None,
+            None => drop(queue?.strip_prefix(tenant.as_str())?.strip_prefix('/')?),
+        }
         Some(of_tenant(event, tenant))
     }
 

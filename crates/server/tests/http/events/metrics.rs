@@ -185,6 +185,26 @@ async fn figures_are_for_those_who_see_all_unless_they_are_opened() {
 }
 
 #[tokio::test]
+async fn workflows_and_branches_are_counted() {
+    // V3, W2
+    let harness = Harness::new().await;
+    let engine = harness.engine();
+    let first = engine.enqueue(Pay { amount: 1 });
+    let chain = engine.chain("pay twice", first).then(engine.enqueue(Pay { amount: 1 }));
+    chain.then_always(engine.enqueue(Pay { amount: 1 })).submit().await.unwrap();
+    let worker = engine.worker(()).register::<Pay>().queue("default", 4).inline().unwrap();
+    worker.drain(10).await.unwrap();
+    let text = scrape(&harness).await;
+    for (name, value) in [
+        ("backstop_workflows_ended_total{status=\"succeeded\"}", 1.0),
+        ("backstop_workflow_jobs_ended_total{end=\"succeeded\"}", 3.0),
+        ("backstop_branches_taken_total", 1.0),
+    ] {
+        assert!((figure(&text, name) - value).abs() < 1e-9, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn limits_circuits_and_schedules_are_shown() {
     // V3, H3, H5, W11
     let harness = Harness::new().await;

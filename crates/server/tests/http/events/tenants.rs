@@ -53,3 +53,30 @@ async fn a_tenant_cannot_ask_for_anothers_queue() {
     let answer = harness.send(request.body(axum::body::Body::empty()).unwrap()).await;
     assert_eq!((answer.status.as_u16(), answer.code().as_str()), (403, "forbidden"));
 }
+
+#[tokio::test]
+async fn a_workflow_is_told_to_who_sees_all_its_queues() {
+    // V2, W1
+    let harness = Harness::new().await;
+    let path = "/api/v1/events?event=workflow";
+    let mut of_acme = Reader::open(&harness, path, None, Some(&caller(Some("acme"), None))).await;
+    let mut of_mail = Reader::open(&harness, path, None, Some(&caller(None, Some(&["mail"])))).await;
+    let mut of_all = Reader::open(&harness, path, None, Some(&caller(None, None))).await;
+    let both = "/api/v1/events?event=workflow&queue=bills";
+    let mut of_bills = Reader::open(&harness, both, None, Some(&caller(None, None))).await;
+    let engine = harness.engine();
+    let queues = [["mail", "bills"], ["acme/mail", "acme/bills"], ["mail", "mail"]];
+    for (name, [first, second]) in ["both", "of a tenant", "mail only"].into_iter().zip(queues) {
+        let first = engine.enqueue_raw("send", "{}").queue(first);
+        let chain = engine.chain(name, first).then(engine.enqueue_raw("send", "{}").queue(second));
+        chain.submit().await.unwrap();
+    }
+    let told = of_acme.next().await.unwrap();
+    assert_eq!((&told.data["workflow"], &told.data["tenant"]), (&"of a tenant".into(), &"acme".into()));
+    assert_eq!((&told.data["status"], &told.data["counts"]["total"]), (&"running".into(), &2.into()));
+    assert!(told.data["workflow_id"].is_string() && told.data.get("queues").is_none(), "{told:?}");
+    assert_eq!(of_mail.next().await.unwrap().data["workflow"], "mail only");
+    assert_eq!(of_bills.next().await.unwrap().data["workflow"], "both");
+    let names: Vec<_> = of_all.take(3).await.iter().map(|told| told.data["workflow"].clone()).collect();
+    assert_eq!(names, ["both", "of a tenant", "mail only"]);
+}
