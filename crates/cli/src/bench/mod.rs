@@ -2,7 +2,8 @@
 //!
 //! Every figure is measured when it is asked for, on fresh files with synchronous=FULL. Floor and Backstop take turns,
 //! so that a machine that slows down slows both.
-//! - [`enqueue`], [`drain`], [`single`], [`latency`], [`isolated`], [`backlog`]: one measure each.
+//! - [`enqueue`], [`drain`], [`single`], [`latency`], [`isolated`], [`workflows`], [`schedules`],
+//!   [`backlog`]: one measure each.
 //! - [`sizes`]: how much work, and what each measure needs to count it. [`workload`]: the job that does nothing.
 //!   [`report`]: the table. [`folder`]: the directory of the files.
 
@@ -13,8 +14,10 @@ mod folder;
 mod isolated;
 mod latency;
 mod report;
+mod schedules;
 mod single;
 mod sizes;
+mod workflows;
 mod workload;
 
 use clap::ValueEnum;
@@ -40,6 +43,10 @@ pub(crate) enum BenchMeasure {
     Latency,
     /// What a process of its own costs a run.
     Isolated,
+    /// Steps of workflows and jobs of a batch beside jobs of their own.
+    Workflows,
+    /// Ten thousand schedules that are due at once.
+    Schedules,
     /// A large backlog against a small one, and peak memory.
     Backlog,
 }
@@ -58,6 +65,8 @@ impl BenchMeasure {
             Self::Single => single::measure(sizes, place, step).await,
             Self::Latency => latency::measure(sizes, place, step).await,
             Self::Isolated => isolated::measure(sizes, place, step).await,
+            Self::Workflows => workflows::measure(sizes, place, step).await,
+            Self::Schedules => schedules::measure(sizes, place, step).await,
             Self::Backlog => backlog::measure(sizes, place, step).await,
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use backstop::WorkerHandle;
 use backstop::prelude::*;
+use backstop::{Enqueue, WorkerHandle};
 use backstop_sqlite::floor;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -67,6 +67,11 @@ impl RunCounter {
 /// An engine on a fresh file, with the defaults of every user.
 pub(super) async fn open(path: &Path) -> Result<Backstop, Problem> {
     Ok(Backstop::open(&format!("sqlite:{}", path.display())).await?)
+}
+
+/// One job, not submitted.
+pub(super) fn job(engine: &Backstop) -> Enqueue {
+    engine.enqueue_raw(NoopJob::KIND, floor::payload())
 }
 
 /// Stores `jobs` jobs in batches.
