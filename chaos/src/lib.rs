@@ -9,7 +9,7 @@
 //! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
 //! - [`crash`]: processes killed at named points, and what was found afterwards.
 //! - [`fleet`]: processes of which some are broken. [`suspects`]: jobs that die together, of which one is to blame.
-//! - [`steps`]: jobs with durable steps.
+//! - [`steps`]: jobs with durable steps. [`errand`]: jobs with steps, signals and rejects.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
@@ -17,6 +17,7 @@
 pub mod checker;
 pub mod client;
 pub mod crash;
+pub mod errand;
 pub mod fleet;
 pub mod group;
 pub mod hostile;

@@ -1,5 +1,6 @@
 //! A worker that knows nothing but the HTTP API (E7): it claims, runs, and says how it ended.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use backstop::{JobId, WorkerId};
 use backstop_core::{Fence, Lease};
 use serde_json::{Value, json};
 
+use crate::errand::RemoteErrand;
 use crate::http;
 use crate::journal::{Journal, JournalEntry};
 use crate::processes;
@@ -23,7 +25,7 @@ const WAIT_MS: u64 = 300;
 pub fn work(folder: &Path, lease: Duration) {
     let journal = Journal::create_in(folder);
     let name = format!("remote-{}", std::process::id());
-    let claim = json!({ "worker": name, "queues": ["default"], "kinds": ["toil"], "limit": LIMIT,
+    let claim = json!({ "worker": name, "queues": ["default"], "kinds": ["toil", "errand"], "limit": LIMIT,
         "wait_ms": WAIT_MS, "lease_ms": u64::try_from(lease.as_millis()).unwrap_or(1_000) });
     loop {
         let server = any_server(folder);
@@ -32,8 +34,12 @@ pub fn work(folder: &Path, lease: Duration) {
             std::thread::sleep(Duration::from_millis(20));
             continue;
         };
-        let results: Vec<Value> =
-            claimed["jobs"].as_array().into_iter().flatten().filter_map(|job| run(&journal, job)).collect();
+        let results: Vec<Value> = claimed["jobs"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|job| run(folder, &journal, job))
+            .collect();
         if !results.is_empty() {
             finish(folder, server, &json!({ "results": results }));
         }
@@ -56,23 +62,51 @@ pub(crate) fn any_server(folder: &Path) -> Option<SocketAddr> {
     (!servers.is_empty()).then(|| servers[fastrand::usize(..servers.len())])
 }
 
-/// Does what `work::CampaignJob` does, by the same numbers.
-fn run(journal: &Journal, job: &Value) -> Option<Value> {
+/// Asks any server, another one when that is gone. What a server refuses without a kill being why is written down.
+fn ask(folder: &Path, journal: &Journal, path: &str, body: &Value) -> io::Result<Value> {
+    let mut answer = Err(io::Error::from(io::ErrorKind::NotConnected));
+    for _ in 0..20 {
+        answer = any_server(folder).map_or(answer, |server| http::post(server, path, body));
+        let Err(error) = &answer else { break };
+        let text = error.to_string();
+        if text.contains("stale_lease") {
+            break;
+        }
+        if text.contains("invalid") {
+            journal.write(JournalEntry::Broken(format!("{path}: {text}")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    answer
+}
+
+/// Runs a job; none when it was given up, and its lease runs out.
+fn run(folder: &Path, journal: &Journal, job: &Value) -> Option<Value> {
     let token = job["lease"]["token"].as_str()?;
     let (lease, run) = (lease_of(token)?, u32::try_from(job["runs"].as_u64()?).ok()?);
-    let number = job["payload"]["number"].as_u64()?;
     journal.write(JournalEntry::Began { lease, run });
+    let outcome = if job["kind"] == "errand" {
+        let post = |path: &str, body: &Value| ask(folder, journal, path, body);
+        RemoteErrand { claimed: job, job: lease.job, run, journal, post: &post }.walk().ok()?
+    } else {
+        toil(job, run)?
+    };
+    journal.write(JournalEntry::Ended { lease, run });
+    Some(json!({ "lease": token, "outcome": outcome }))
+}
+
+/// Does what `work::CampaignJob` does, by the same numbers.
+fn toil(job: &Value, run: u32) -> Option<Value> {
+    let number = job["payload"]["number"].as_u64()?;
     std::thread::sleep(CampaignJob { number }.takes());
-    let outcome = match number % 10 {
+    Some(match number % 10 {
         0 if job["attempt"] == 0 => {
             json!({ "type": "failed", "class": "error", "message": "it fails the first time" })
         }
         1 if run == 1 => json!({ "type": "snoozed", "delay_ms": 20 }),
         2 => json!({ "type": "failed", "class": "permanent", "message": "it never works" }),
         number => json!({ "type": "succeeded", "result": number }),
-    };
-    journal.write(JournalEntry::Ended { lease, run });
-    Some(json!({ "lease": token, "outcome": outcome }))
+    })
 }
 
 /// The hold that a lease token stands for. A worker has no use for it; the checker compares it with the ledger.

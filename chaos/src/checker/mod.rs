@@ -1,11 +1,13 @@
 //! Compares what the processes said with what the store holds, when the faults are over.
 //!
-//! `summary` sums up the journals, `job` looks at one job and its ledger, `whole` at what concerns many. All times that
-//! are compared are the store's own; those of the journals only order what happened on this machine.
+//! `summary` sums up the journals, `job` looks at one job and its ledger, `whole` at what concerns many, `workflows` at
+//! workflows, batches and schedules. All times that are compared are the store's own; those of the journals only order
+//! what happened on this machine.
 
 mod job;
 mod summary;
 mod whole;
+mod workflows;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -79,6 +81,8 @@ pub async fn check(engine: &Backstop, folder: &Path) -> JobResult<CampaignReport
     }
     whole::check(&jobs, &summary, &mut report.violations);
     whole::check_counts(&jobs, &engine.queues().list().await?, &mut report.violations);
+    workflows::check(engine, &jobs, &mut report.violations).await?;
+    workflows::check_fires(&engine.schedules().list().await?, &jobs, &mut report.violations);
     Ok(report)
 }
 
