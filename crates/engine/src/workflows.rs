@@ -23,6 +23,7 @@ pub(crate) mod stored;
 mod submit;
 mod told;
 mod view;
+mod wait;
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! Workflows and batches through the library, on every store (W1-W6).
 #![allow(missing_docs, reason = "a test")]
 
+#[path = "workflows/raced.rs"]
+mod raced;
 mod stores;
 
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use backstop::workflows::{
 };
 use backstop::{Config, Event, EventKind, Events, InlineWorker, State};
 use backstop_core::WorkerId;
-use backstop_store::{Amend, Answer, Document, Drawer, Edit, Expect, JobFilter, Layer, PageRequest, Store};
+use backstop_store::{Amend, Drawer, Edit, Expect, PageRequest, Store};
 use serde_json::Value;
 
 /// Who leads maintenance here, and for how long.
@@ -415,15 +417,17 @@ async fn workers_go_on_by_themselves(store: Arc<dyn Store>) {
         let view = ended.expect("the store is there").expect("it is stored").view;
         assert_eq!(view.result.as_deref(), Some(&*(a + 2).to_string()));
     }
-    let judged = async {
-        while batch.view().await.expect("it is there").status == WorkflowStatus::Running
-            || site.ended_well.load(Ordering::SeqCst) == 0
-        {
+    let mut seen = Vec::new();
+    let judged = batch.wait(|view| seen.push(view.counts.succeeded));
+    let judged = tokio::time::timeout(patience, judged).await.expect("in time").expect("it is there");
+    assert_eq!((judged.counts.succeeded, judged.status), (200, WorkflowStatus::Succeeded));
+    assert!(seen.is_sorted() && seen.last() == Some(&200), "progress is told: {seen:?}");
+    let called_back = async {
+        while site.ended_well.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(patience, judged).await.expect("in time");
-    assert_eq!(batch.view().await.expect("it is there").counts.succeeded, 200);
+    tokio::time::timeout(patience, called_back).await.expect("in time");
     worker.stop().await;
     assert_eq!(site.ended_well.load(Ordering::SeqCst), 1, "once");
 }
@@ -486,54 +490,9 @@ async fn a_step_without_its_workflow_fails_for_good(store: Arc<dyn Store>) {
     assert_eq!((job.view.record.state, error.as_str()), (State::Failed, "its workflow was removed"));
 }
 
-/// A store in which another node does what follows just when this one has read the notes of ends.
-struct OtherNode {
-    below: Arc<dyn Store>,
-    other: Backstop,
-    comes: AtomicBool,
-}
-
-impl Layer for OtherNode {
-    fn below(&self) -> &dyn Store {
-        &*self.below
-    }
-
-    fn named_documents(&self, names: Vec<(Drawer, String)>) -> Answer<'_, Vec<Option<Document>>> {
-        Box::pin(async move {
-            if self.comes.swap(false, Ordering::SeqCst) {
-                self.other.maintain(NODE, TERM).await.expect("maintained");
-            }
-            self.below.named_documents(names).await
-        })
-    }
-}
-
 /// What of the events that were told is asked for.
 fn told<T>(events: &mut Events, asked: impl Fn(&Event) -> Option<T>) -> Vec<T> {
     std::iter::from_fn(|| events.try_next()).filter_map(|event| asked(&event)).collect()
-}
-
-/// W3: two nodes take the same ends, and each counts once.
-async fn ends_count_once(store: Arc<dyn Store>) {
-    let other = Backstop::on(store.clone(), Config::default());
-    let layer = Arc::new(OtherNode { below: store, other, comes: AtomicBool::new(false) });
-    let engine = Backstop::on(layer.clone(), Config::default());
-    let batch = engine.batch("raced").for_each(0..3, |n| engine.enqueue(Add { a: n, b: n })).await;
-    let batch = batch.expect("stored");
-    let filter = JobFilter { tag: Some(format!("batch:{}", batch.id)), ..JobFilter::default() };
-    let jobs = engine.jobs(filter, PageRequest::first(10)).await.expect("readable").items;
-    for view in jobs.iter().skip(1) {
-        engine.cancel(view.job.spec.id, "not wanted").await.expect("canceled");
-    }
-    layer.comes.store(true, Ordering::SeqCst);
-    engine.maintain(NODE, TERM).await.expect("maintained");
-    assert!(!layer.comes.load(Ordering::SeqCst), "the other node was there in between");
-    let seen = batch.view().await.expect("readable");
-    assert_eq!((seen.counts.canceled, seen.status), (2, WorkflowStatus::Running), "one job has not ended");
-    engine.cancel(jobs[0].job.spec.id, "not wanted").await.expect("canceled");
-    engine.maintain(NODE, TERM).await.expect("maintained");
-    let seen = batch.view().await.expect("readable");
-    assert_eq!((seen.counts.canceled, seen.status.is_over()), (3, true));
 }
 
 /// Every case, on one store.
@@ -548,7 +507,8 @@ async fn everything(store: Arc<dyn Store>) {
     many_to_one_and_one_to_many(store.clone()).await;
     one_that_cannot_be_read_holds_up_no_others(store.clone()).await;
     a_step_without_its_workflow_fails_for_good(store.clone()).await;
-    ends_count_once(store.clone()).await;
+    raced::ends_count_once(store.clone()).await;
+    raced::a_child_that_is_called_off_while_it_runs_has_failed(store.clone()).await;
     workers_go_on_by_themselves(store.clone()).await;
     what_ended_long_ago_is_removed(store).await;
 }

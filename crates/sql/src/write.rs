@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use backstop_core::workflow::EndNote;
 use backstop_core::{JobId, Timestamp};
 use backstop_store::Drawer;
 use backstop_store::working_set::{LaneKey, LineWrites, ReadyRow, Writes, lane_of};
@@ -170,8 +171,8 @@ impl Out {
             row.text(Drawer::Alerts.as_str()).text(&notice.key()).int(1).json(Some(notice))?;
             Ok(())
         })?;
-        self.rows(Statement::SaveDocuments, &writes.ended, |row, note| {
-            row.text(Drawer::WorkflowEnds.as_str()).text(&note.key()).int(1).text(&note.body());
+        self.rows(Statement::SaveDocuments, &EndNote::documents(&writes.ended), |row, (key, body)| {
+            row.text(Drawer::WorkflowEnds.as_str()).text(key).int(1).text(body);
         });
         self.rows(Statement::SaveDocuments, &writes.noted, |row, (drawer, key, body)| {
             row.text(drawer.as_str()).text(key).int(1).text(body);

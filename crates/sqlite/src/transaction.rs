@@ -108,6 +108,8 @@ pub(crate) struct WriteTransaction<'c> {
     updates: Option<UpdateBatch>,
     /// Lines whose turn may have to pass on (L21).
     pub(crate) changed_lines: BTreeSet<Arc<str>>,
+    /// Jobs of workflows and batches that have ended, to be noted in their drawer (W1-W6).
+    ended: Vec<EndNote>,
     statements: PreparedStatements<'c>,
 }
 
@@ -133,6 +135,7 @@ impl<'c> WriteTransaction<'c> {
             incidents: IncidentTally::default(),
             updates: None,
             changed_lines: BTreeSet::new(),
+            ended: Vec::new(),
             statements: PreparedStatements::default(),
         }
     }
@@ -141,6 +144,10 @@ impl<'c> WriteTransaction<'c> {
     pub(crate) fn flush(&mut self) -> Result<(), SqliteFailure> {
         lines::advance(self)?;
         self.write_updates()?;
+        for (key, body) in EndNote::documents(&std::mem::take(&mut self.ended)) {
+            let values = params![Drawer::WorkflowEnds.as_str(), key, body];
+            self.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
+        }
         self.counts.write(self.conn)?;
         self.incidents.write_open(self.conn)
     }
@@ -165,7 +172,7 @@ impl<'c> WriteTransaction<'c> {
     ) -> Result<T, SqliteFailure> {
         let (told, work_arrived) = (self.news.events.len(), self.news.work_arrived);
         let (counts, incidents) = (self.counts.clone(), self.incidents.clone());
-        let changed_lines = self.changed_lines.clone();
+        let (changed_lines, ended) = (self.changed_lines.clone(), self.ended.len());
         self.write_updates()?;
         self.conn.execute_batch("SAVEPOINT batch")?;
         let answer = work(self)?;
@@ -179,6 +186,7 @@ impl<'c> WriteTransaction<'c> {
             self.counts = counts;
             self.incidents = incidents;
             self.changed_lines = changed_lines;
+            self.ended.truncate(ended);
         }
         self.conn.execute_batch("RELEASE batch")?;
         Ok(answer)
@@ -229,10 +237,7 @@ impl<'c> WriteTransaction<'c> {
         self.incidents.moved(before.incident(), record.incident());
         self.held.note(stored);
         sharing::follow(self, stored, before)?;
-        if let Some(note) = EndNote::of(stored.id, Some(before), record) {
-            let values = params![Drawer::WorkflowEnds.as_str(), note.key(), note.body()];
-            self.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
-        }
+        self.ended.extend(EndNote::of(stored.id, Some(before), record));
         lines::follow(self, stored, before)
     }
 

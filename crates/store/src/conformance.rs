@@ -225,6 +225,7 @@ macro_rules! conformance {
             ]
             workflows: [
                 ends_of_parts_are_noted
+                ends_together_are_one_document
                 a_part_that_ends_again_says_so
                 a_step_waits_until_it_is_released
                 a_paused_step_is_released_into_its_pause

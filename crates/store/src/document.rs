@@ -65,7 +65,7 @@ pub enum Drawer {
     /// The graphs of workflows, by id. They never change.
     WorkflowGraphs,
     /// Ends of jobs of workflows and batches, of which nobody has said yet what follows, by
-    /// [`EndNote::key`](backstop_core::workflow::EndNote::key).
+    /// [`EndNote::documents`](backstop_core::workflow::EndNote::documents).
     WorkflowEnds,
     /// Which workflow or batch was submitted under a key.
     WorkflowKeys,

@@ -25,8 +25,8 @@ use crate::parts::EngineParts;
 use crate::run::write::refused_for_good;
 use crate::{sealing, signing};
 
-/// Notes that are read at once.
-const PAGE: usize = 1_000;
+/// Documents of notes that are read at once: each is of one workflow and one transaction.
+const PAGE: usize = 500;
 
 /// Operations and jobs that go into one transaction with those of other workflows.
 const MOST_TOGETHER: usize = 2_000;
@@ -40,11 +40,11 @@ pub(crate) enum NoteScope {
     All,
 }
 
-/// A note as it was read; one that says nothing is only removed.
-struct TakenNote {
+/// Notes as they were read; a document that says nothing is only removed.
+struct TakenNotes {
     key: String,
     revision: i64,
-    note: Option<EndNote>,
+    notes: Vec<EndNote>,
 }
 
 /// What is written of one workflow.
@@ -76,12 +76,12 @@ pub(crate) async fn advance_all(
     loop {
         let page = parts.store.documents(range.clone()).await?;
         range.after = page.items.last().map(|last| last.key.clone());
-        let mut ends: BTreeMap<WorkflowId, Vec<TakenNote>> = BTreeMap::new();
+        let mut ends: BTreeMap<WorkflowId, Vec<TakenNotes>> = BTreeMap::new();
         for Document { key, revision, body } in page.items {
             let Some(id) = key.split('/').next().and_then(|id| id.parse().ok()) else { continue };
             if scope == NoteScope::All || parts.workflows.has_touched(id) {
-                let note = serde_json::from_str(&body).ok();
-                ends.entry(id).or_default().push(TakenNote { key, revision, note });
+                let notes = EndNote::read(&body).unwrap_or_default();
+                ends.entry(id).or_default().push(TakenNotes { key, revision, notes });
             }
         }
         if !ends.is_empty() {
@@ -95,7 +95,7 @@ pub(crate) async fn advance_all(
 
 async fn advance_some(
     parts: &EngineParts,
-    ends: BTreeMap<WorkflowId, Vec<TakenNote>>,
+    ends: BTreeMap<WorkflowId, Vec<TakenNotes>>,
     now: Timestamp,
     heartbeat: Option<&LoopHeartbeat>,
 ) -> Result<(), StoreError> {
@@ -116,14 +116,14 @@ async fn advance_some(
 }
 
 /// The jobs whose results decide what follows.
-fn asked_for(found: &[FoundWorkflow], ends: &BTreeMap<WorkflowId, Vec<TakenNote>>) -> Vec<JobId> {
+fn asked_for(found: &[FoundWorkflow], ends: &BTreeMap<WorkflowId, Vec<TakenNotes>>) -> Vec<JobId> {
     let mut jobs = BTreeSet::new();
     for (stored, notes) in found.iter().zip(ends.values()) {
         let FoundWorkflow::There(stored) = stored else { continue };
         let Some(graph) = &stored.graph else { continue };
         let asks =
             |note: &&EndNote| note.end == NodeEnd::Succeeded && graph.asks_for_result(note.mark.number);
-        jobs.extend(notes.iter().filter_map(|taken| taken.note.as_ref()).filter(asks).map(|note| note.job));
+        jobs.extend(notes.iter().flat_map(|taken| &taken.notes).filter(asks).map(|note| note.job));
     }
     jobs.into_iter().collect()
 }
@@ -133,12 +133,12 @@ fn asked_for(found: &[FoundWorkflow], ends: &BTreeMap<WorkflowId, Vec<TakenNote>
 async fn piece(
     parts: &EngineParts,
     id: WorkflowId,
-    notes: Vec<TakenNote>,
+    notes: Vec<TakenNotes>,
     found: FoundWorkflow,
     results: &HashMap<JobId, Value>,
     now: Timestamp,
 ) -> Result<Option<Piece>, StoreError> {
-    let remove = |taken: &TakenNote| Edit {
+    let remove = |taken: &TakenNotes| Edit {
         drawer: Drawer::WorkflowEnds,
         key: taken.key.clone(),
         expect: Expect::Revision(taken.revision),
@@ -159,7 +159,7 @@ async fn piece(
     let graph = stored.graph.clone();
     let ends: Vec<JobEnd> = notes
         .into_iter()
-        .filter_map(|taken| taken.note)
+        .flat_map(|taken| taken.notes)
         .map(|note| JobEnd { result: results.get(&note.job).cloned(), note })
         .collect();
     let follows = stored.workflow.advance(graph.as_deref(), &ends, now);

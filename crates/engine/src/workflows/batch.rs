@@ -228,6 +228,10 @@ impl BatchBuilder {
 }
 
 impl BatchHandle {
+    pub(super) const fn parts(&self) -> &Arc<EngineParts> {
+        &self.parts
+    }
+
     pub(super) const fn of(parts: Arc<EngineParts>, id: WorkflowId) -> Self {
         Self { parts, id, deduplicated: true }
     }

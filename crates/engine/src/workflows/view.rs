@@ -37,6 +37,10 @@ impl<'a> Workflows<'a> {
     pub(super) const fn of(parts: &'a Arc<EngineParts>) -> Self {
         Self { parts }
     }
+
+    pub(super) const fn parts(self) -> &'a Arc<EngineParts> {
+        self.parts
+    }
 }
 
 /// One node as it stands.
@@ -86,7 +90,7 @@ pub struct WorkflowView {
 }
 
 impl WorkflowView {
-    fn of(workflow: Workflow, graph: Option<&Graph>) -> Self {
+    pub(super) fn of(workflow: Workflow, graph: Option<&Graph>) -> Self {
         let Workflow { id, name, tenant, queues, status, created_at, finished_at, body, .. } = workflow;
         let (counts, nodes, batch) = match body {
             WorkflowBody::Batch(batch) => (batch.counts(), Vec::new(), Some(batch)),

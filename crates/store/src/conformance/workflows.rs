@@ -1,7 +1,5 @@
 //! Cases about jobs of workflows and batches: what is noted of their ends, and what is done about them.
 
-use std::sync::Arc;
-
 use backstop_core::failure::Cause;
 use backstop_core::job::{NewJob, OnConflict, Operation, State};
 use backstop_core::workflow::{CancelCause, EndNote, NodeEnd, PartOf};
@@ -9,7 +7,7 @@ use backstop_core::{JobId, Refusal, WorkflowId};
 
 use super::build::{JobDraft, ends_by, id, job, success};
 use super::fixture::{Fixture, numbers, secs};
-use crate::{Amend, Amended, DocumentRange, Drawer, Duty, Edit, Expect};
+use crate::{Amend, Amended, DocumentRange, Drawer, Duty, Edit, Expect, Finish};
 
 const FLOW: WorkflowId = WorkflowId::from_u128(7);
 
@@ -31,10 +29,12 @@ fn part_of(number: u64, follows: bool) -> PartOf {
 /// What is noted of ends: the job, its number, how it ended, and whether it had ended before.
 async fn noted(w: &Fixture) -> Vec<(JobId, u32, NodeEnd, bool)> {
     let found = w.store.documents(DocumentRange::first(Drawer::WorkflowEnds, 100)).await.expect("documents");
-    let read = |body: &Arc<str>| serde_json::from_str::<EndNote>(body).expect("a note");
-    let notes: Vec<EndNote> = found.items.iter().map(|item| read(&item.body)).collect();
-    for (note, item) in notes.iter().zip(&found.items) {
-        assert_eq!((note.key(), note.mark.id), (item.key.clone(), FLOW));
+    let mut notes = Vec::new();
+    for item in &found.items {
+        let read = EndNote::read(&item.body).expect("notes");
+        assert_eq!(EndNote::documents(&read), [(item.key.clone(), item.body.to_string())]);
+        assert!(read.iter().all(|note| note.mark.id == FLOW));
+        notes.extend(read);
     }
     notes.into_iter().map(|note| (note.job, note.mark.number, note.end, note.again)).collect()
 }
@@ -89,6 +89,20 @@ pub async fn ends_of_parts_are_noted(w: Fixture) {
     assert_eq!(noted(&w).await, expected, "a retry is not an end, and the others are not parts");
     let w = w.reopen().await;
     assert_eq!(noted(&w).await, expected);
+}
+
+/// W3: ends of one batch that are committed together are one document.
+pub async fn ends_together_are_one_document(w: Fixture) {
+    for number in 1..=20 {
+        w.submit(part(number)).await;
+    }
+    let worker = w.worker(1).await;
+    let taken = w.claim(worker, 20).await;
+    let ends = taken.iter().map(|taken| Finish { lease: taken.lease, ending: success(taken) }).collect();
+    let ended = w.store.finish(ends).await.expect("its worker is there");
+    assert!(ended.iter().all(Result::is_ok));
+    let found = w.store.documents(DocumentRange::first(Drawer::WorkflowEnds, 100)).await.expect("documents");
+    assert_eq!((found.items.len(), noted(&w).await.len()), (1, 20));
 }
 
 /// W4: a dead part that is driven again is noted again when it ends again, as one that had ended before.

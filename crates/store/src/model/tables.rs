@@ -165,8 +165,8 @@ impl Tables {
 
     /// Notes the ends of jobs of workflows and batches (W1-W6).
     pub(super) fn note_ends(&mut self, commit: &mut ModelCommit) {
-        for note in std::mem::take(&mut commit.ended) {
-            self.documents.insert((Drawer::WorkflowEnds, note.key()), (1, note.body().into()));
+        for (key, body) in EndNote::documents(&std::mem::take(&mut commit.ended)) {
+            self.documents.insert((Drawer::WorkflowEnds, key), (1, body.into()));
         }
     }
 
