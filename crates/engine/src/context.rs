@@ -118,6 +118,11 @@ impl<C> JobContext<C> {
         &self.app
     }
 
+    /// The same to keep.
+    pub(crate) fn shared_app(&self) -> Arc<C> {
+        self.app.clone()
+    }
+
     /// The job's id.
     #[must_use]
     pub fn id(&self) -> JobId {

@@ -8,6 +8,7 @@ use backstop_core::job::{JobDefaults, Priority};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::bulk::handler::BulkHandler;
 use crate::context::JobContext;
 use crate::isolate::settings::IsolationSettings;
 use crate::outcome::IntoReply;
@@ -72,6 +73,14 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     #[must_use]
     fn delay(attempt: u32, failure: &Failure) -> Option<Duration> {
         let _ = (attempt, failure);
+        None
+    }
+
+    /// How its jobs are called many at a time; none for all but bulk kinds, which implement
+    /// [`BulkJob`](crate::bulk::BulkJob) instead of this trait.
+    #[doc(hidden)]
+    #[must_use]
+    fn bulk_handler() -> Option<BulkHandler<Self::Context>> {
         None
     }
 }

@@ -10,6 +10,7 @@
 //! # Layout
 //! - [`Backstop`]: the handle: [`Backstop::enqueue`], [`Backstop::worker`], [`Backstop::explain`].
 //! - [`Job`], [`JobContext`], [`Outcome`], [`JobError`](marks::JobError): what a handler is made of.
+//! - [`bulk`]: handlers that get many jobs in one call.
 //! - [`WorkerBuilder`], [`WorkerHandle`]: what runs handlers.
 //! - [`Config`]: limits, queues, kinds, retention, alerts, redaction, [`Signing`], [`Encryption`], [`keys`].
 //! - For whoever looks after the jobs: [`query`], [`queue`], [`incident`], [`redrive`], [`rule`], [`archive`].
@@ -18,6 +19,7 @@
 mod alerts;
 pub mod archive;
 mod budget;
+pub mod bulk;
 pub mod circuits;
 mod config;
 mod context;

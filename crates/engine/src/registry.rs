@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Failure, HookAnswer};
 
+use crate::bulk::handler::BulkHandler;
 use crate::context::JobContext;
 use crate::error::Error;
 use crate::isolate::settings::IsolationSettings;
@@ -41,6 +42,10 @@ pub(crate) trait Handler<C>: Send + Sync {
     fn dependency_from(&self) -> Option<&'static str>;
     /// The type that implements the job, for messages.
     fn implemented_by(&self) -> &'static str;
+    /// How many of its jobs are handled in one call; none when each has its own (W12).
+    fn bulk(&self) -> Option<BulkHandler<C>> {
+        None
+    }
 }
 
 struct Typed<J>(PhantomData<fn() -> J>);
@@ -94,6 +99,10 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
     fn implemented_by(&self) -> &'static str {
         type_name::<J>()
     }
+
+    fn bulk(&self) -> Option<BulkHandler<C>> {
+        J::bulk_handler()
+    }
 }
 
 /// A kind that shares nothing with others, run by a worker whose handlers share something.
@@ -131,6 +140,10 @@ impl<C: Send + Sync + 'static> Handler<C> for WithoutContext {
     fn implemented_by(&self) -> &'static str {
         self.0.implemented_by()
     }
+
+    fn bulk(&self) -> Option<BulkHandler<C>> {
+        self.0.bulk().map(BulkHandler::without_context)
+    }
 }
 
 /// A job of this program that `#[job]` has made, in the list that all of them are in.
@@ -160,7 +173,7 @@ fn erased<J: Job>() -> Arc<dyn Handler<J::Context>> {
 /// The second and third of the four points where invalid input is found (E11).
 ///
 /// What the decoder says may quote the input, so it says no more than a view of the payload shows (F11, E12).
-fn decode<J: Job>(payload: &str, shown: impl FnOnce() -> ShownPayload) -> Result<J, Box<Failed>> {
+pub(crate) fn decode<J: Job>(payload: &str, shown: impl FnOnce() -> ShownPayload) -> Result<J, Box<Failed>> {
     let invalid = |error_type: &str, message: String| {
         Failed::plain(
             Failure::new(Cause::Invalid, error_type, message).because("the input can never be handled"),

@@ -6,10 +6,15 @@ mod fixture;
 #[expect(dead_code, reason = "not every trouble is made here")]
 mod frail;
 
+#[path = "bulk/post.rs"]
+mod post;
+
 #[path = "runtime/archive.rs"]
 mod archive;
 #[path = "runtime/budget.rs"]
 mod budget;
+#[path = "runtime/bulk.rs"]
+mod bulk;
 #[path = "runtime/callbacks.rs"]
 mod callbacks;
 #[path = "runtime/circuits.rs"]

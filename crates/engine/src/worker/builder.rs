@@ -328,7 +328,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         }
         let engine_parts = &self.engine.parts;
         let executor = Executor {
-            kinds: WorkerKinds::new(self.registry, &self.app, &engine_parts.config),
+            kinds: WorkerKinds::new(self.registry, &self.app, &engine_parts.config, self.times.stuck_after),
             #[cfg(target_os = "linux")]
             children: Arc::new(ChildProcesses::new(engine_parts.clone())),
             engine: self.engine,

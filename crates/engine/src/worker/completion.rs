@@ -56,6 +56,19 @@ pub(crate) async fn settle(run: &Run, reply: Option<Reply>, interrupt: &Cancella
     }
 }
 
+/// True when a run whose call has failed can be called again: its handler has not completed the job, or its transaction
+/// was rolled back. A commit that comes later makes whatever is written for this run stale.
+pub(crate) async fn is_open(run: &Run) -> bool {
+    if !run.completes.load(Ordering::SeqCst) {
+        return true;
+    }
+    let held = matches!(fate(run, &run.canceled).await, Fate::Held);
+    if held {
+        run.completes.store(false, Ordering::SeqCst);
+    }
+    held
+}
+
 /// Asks the store until it answers. A worker that stops asks once: what it then writes is fenced anyhow.
 async fn fate(run: &Run, interrupt: &CancellationToken) -> Fate {
     loop {

@@ -277,8 +277,9 @@ impl Executor {
             Ok(payload) => inputs::payload(&run.job.spec, &run.inputs).unwrap_or(payload),
             Err(failure) => return Left::Ended(failed(failure)),
         };
-        let mut task = tokio::spawn(self.reply(run, &found, payload));
-        let limit = run.job.spec.policy.timeout;
+        let mut task = tokio::spawn(self.reply(run, &found, payload, &slot));
+        // The time of a bulk kind is that of each of its calls, and not of a run that may see several.
+        let limit = run.job.spec.policy.timeout.filter(|_| found.bulk.is_none());
         let left = tokio::select! {
             biased;
             ended = &mut task => return Left::Ended(of_join(ended)),
@@ -305,8 +306,17 @@ impl Executor {
         found.isolation.of_run(crashes).filter(|_| isolates)
     }
 
-    /// What the handler comes to, in this process or in one of its own (E2).
-    fn reply(&self, run: &Arc<Run>, found: &HandledKind, payload: Arc<str>) -> ReplyFuture {
+    /// What the handler comes to: in a call with other jobs (W12), in this process, or in one of its own (E2).
+    fn reply(
+        &self,
+        run: &Arc<Run>,
+        found: &HandledKind,
+        payload: Arc<str>,
+        slot: &Arc<RunSlot>,
+    ) -> ReplyFuture {
+        if let Some(calls) = &found.bulk {
+            return calls.join(payload, run.clone(), slot.clone());
+        }
         #[cfg(target_os = "linux")]
         if let Some(limits) = self.limits_of(found, run.record.crashes) {
             let (children, run) = (self.children.clone(), run.clone());

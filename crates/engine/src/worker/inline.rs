@@ -1,18 +1,19 @@
 //! A worker without loops: runs due jobs one after another in the calling task.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use backstop_core::JobId;
 use backstop_core::failure::Cause;
 use backstop_core::job::State;
-use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError, NewWorker};
+use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError, KnownKind, NewWorker};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::execute::{Closing, Executor};
 use super::parts::WorkerParts;
-use super::slots::QueueSlots;
+use super::slots::{QueueSlots, RunSlot};
 use crate::error::Error;
 use crate::workflows::advance::{NoteScope, advance_all};
 
@@ -66,44 +67,91 @@ impl InlineWorker {
     /// # Errors
     /// When the store is away.
     pub async fn run_next(&self) -> Result<Option<Ran>, Error> {
-        let parts = &self.executor.engine.parts;
-        let store = &parts.store;
+        Ok(self.run_together(1).await?.pop())
+    }
+
+    /// Runs the next due job. If it is of a bulk kind, others of its kind and queue that are due run with it, in one
+    /// call, up to `limit` jobs (W12).
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn run_together(&self, limit: usize) -> Result<Vec<Ran>, Error> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let store = &self.executor.engine.parts.store;
         let worker = crate::ids::worker_id();
         store.enlist(self.introduction(worker)).await?;
-        let limits = parts.limits.read(&**store, &parts.config).await?;
-        let mut next = None;
+        let mut ran = Vec::new();
         for queue in &self.queues {
-            let mut claim = self.claim(worker, queue);
-            parts.limits.apply(limits.clone(), &mut claim);
-            let claimed = store.claim(claim).await?;
-            if let Some(mut job) = claimed.jobs.into_iter().next() {
-                // A suspect is alone here by itself (C3).
-                let started = job.is_started()
-                    || (store.start(vec![job.lease]).await?.iter().all(Result::is_ok) && job.note_started());
-                let part = job.job.spec.part_of().is_some();
-                next = if started { Some(self.run(job).await?) } else { None };
-                if part {
-                    // No loop does it here.
-                    advance_all(parts, NoteScope::OwnRuns, None).await?;
-                }
+            let claim = self.claim(worker, queue, self.executor.kinds.known(), 1);
+            if let Some(first) = self.take(claim).await?.pop() {
+                ran = self.run_all(worker, first, limit).await?;
                 break;
             }
         }
         store.retire(worker).await?;
-        Ok(next)
+        Ok(ran)
     }
 
-    /// Runs due jobs until none is left, or `limit` have run.
+    /// Claims within the limits that are in force.
+    async fn take(&self, mut claim: Claim) -> Result<Vec<ClaimedJob>, StoreError> {
+        let parts = &self.executor.engine.parts;
+        let limits = parts.limits.read(&*parts.store, &parts.config).await?;
+        parts.limits.apply(limits, &mut claim);
+        Ok(parts.store.claim(claim).await?.jobs)
+    }
+
+    /// Runs a job, and with it what one call of its kind can have.
+    async fn run_all(
+        &self,
+        worker: backstop_core::WorkerId,
+        first: ClaimedJob,
+        limit: usize,
+    ) -> Result<Vec<Ran>, Error> {
+        let parts = &self.executor.engine.parts;
+        let (spec, most) = (&first.job.spec, self.executor.kinds.most_together(&first.job.spec).min(limit));
+        let mut others = Vec::new();
+        // A suspect runs alone (C3).
+        if most > 1 && first.is_started() {
+            let known = self.executor.kinds.known();
+            let kinds = known.iter().filter(|known| known.kind == spec.kind).cloned().collect();
+            let claim = self.claim(worker, &spec.queue, kinds, most - 1);
+            others = self.take(claim).await?;
+        }
+        others.insert(0, first);
+        let part = others.iter().any(|claimed| claimed.job.spec.part_of().is_some());
+        let (together, alone): (Vec<_>, Vec<_>) = others.into_iter().partition(ClaimedJob::is_started);
+        let count = together.len();
+        let mut slots = together.first().map(|first| slots_of(first, count).reserve(count));
+        let runs = together.into_iter().filter_map(|claimed| Some(self.run(claimed, slots.as_mut()?.take())));
+        let mut ran = all(runs.collect()).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        for mut claimed in alone {
+            let started = parts.store.start(vec![claimed.lease]).await?;
+            if started.iter().all(Result::is_ok) && claimed.note_started() {
+                let slot = slots_of(&claimed, 1).reserve(1).take();
+                ran.push(self.run(claimed, slot).await?);
+            }
+        }
+        if part {
+            // No loop does it here.
+            advance_all(parts, NoteScope::OwnRuns, None).await?;
+        }
+        Ok(ran)
+    }
+
+    /// Runs due jobs until none is left, or `limit` have run; those of bulk kinds together (W12).
     ///
     /// # Errors
     /// When the store is away.
     pub async fn drain(&self, limit: usize) -> Result<Vec<Ran>, Error> {
         let mut ran = Vec::new();
         while ran.len() < limit {
-            match self.run_next().await? {
-                Some(one) => ran.push(one),
-                None => break,
+            let more = self.run_together(limit - ran.len()).await?;
+            if more.is_empty() {
+                break;
             }
+            ran.extend(more);
         }
         Ok(ran)
     }
@@ -119,26 +167,31 @@ impl InlineWorker {
         }
     }
 
-    fn claim(&self, worker: backstop_core::WorkerId, queue: &Arc<str>) -> Claim {
+    fn claim(
+        &self,
+        worker: backstop_core::WorkerId,
+        queue: &Arc<str>,
+        kinds: Arc<[KnownKind]>,
+        limit: usize,
+    ) -> Claim {
         let config = &self.executor.engine.parts.config;
         let any_kind = config.queues.get(&**queue).is_some_and(|queue| queue.fail_unknown_kind);
         Claim {
             worker,
-            queues: vec![ClaimQueue { queue: queue.clone(), limit: 1, start: 1, any_kind }],
-            kinds: self.executor.kinds.known(),
+            queues: vec![ClaimQueue { queue: queue.clone(), limit, start: limit, any_kind }],
+            kinds,
             aging: config.aging,
             limits: Arc::default(),
         }
     }
 
-    async fn run(&self, claimed: ClaimedJob) -> Result<Ran, StoreError> {
+    async fn run(&self, claimed: ClaimedJob, slot: RunSlot) -> Result<Ran, StoreError> {
         let engine = &self.executor.engine.parts;
         let (job, kind) = (claimed.lease.job, claimed.job.spec.kind.clone());
         let first = claimed.record.runs == 1;
         let canceled = CancellationToken::new();
         engine.runs.add(job, canceled.clone());
-        let slots = QueueSlots::new(claimed.job.spec.queue.clone(), 1, Arc::new(Notify::new()));
-        let slot = Arc::new(slots.reserve(1).take());
+        let slot = Arc::new(slot);
         let needs = self.executor.needs_of(&claimed.job.spec);
         let closing = self.executor.execute(claimed, needs, canceled, CancellationToken::new(), slot).await;
         engine.runs.remove(job);
@@ -158,4 +211,24 @@ impl InlineWorker {
         let answer = engine.store.finish(endings.into()).await?.pop();
         Ok(Ran { job, kind, cause, state: answer.and_then(Result::ok) })
     }
+}
+
+/// Room for `count` runs beside a claimed one, and for no more: nobody waits for others that cannot come.
+fn slots_of(claimed: &ClaimedJob, count: usize) -> Arc<QueueSlots> {
+    QueueSlots::new(claimed.job.spec.queue.clone(), count, Arc::new(Notify::new()))
+}
+
+/// What all of them come to, in the same order, side by side in the calling task.
+async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut futures: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|cx| {
+        for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let Poll::Ready(ready) = future.as_mut().poll(cx) {
+                *output = Some(ready);
+            }
+        }
+        if futures.iter().all(|(_, output)| output.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    futures.into_iter().filter_map(|(_, output)| output).collect()
 }

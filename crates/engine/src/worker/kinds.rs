@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_core::Refusal;
 use backstop_core::circuit::KindDependency;
 use backstop_core::failure::{Failure, HookAnswer};
+use backstop_core::job::Spec;
 use backstop_store::KnownKind;
 
+use crate::bulk::calls::BulkCalls;
 use crate::config::Config;
 use crate::context::{JobContext, Run};
 use crate::error::Error;
@@ -54,6 +57,8 @@ pub(crate) struct HandledKind {
     /// The highest payload version that it reads.
     version: u32,
     pub(crate) handler: Arc<dyn KindHandler>,
+    /// How many of its jobs are handled in one call (W12).
+    pub(crate) bulk: Option<Arc<BulkCalls>>,
     /// Which of its runs have a process of their own (E2).
     pub(crate) isolation: IsolationSettings,
     /// What it needs that may be away (H1), and where its payload says which one of several (H3).
@@ -78,6 +83,7 @@ impl WorkerKinds {
         registry: Registry<C>,
         app: &Arc<C>,
         config: &Config,
+        stuck_after: Duration,
     ) -> Self {
         let kinds = registry.into_handlers().map(|(kind, handler)| {
             let operators = config.isolation.get(kind).copied().unwrap_or_default();
@@ -86,14 +92,21 @@ impl WorkerKinds {
             let (version, dependency) = (handler.version(), named.map(Arc::from));
             let pointer = config.dependency_fields.get(kind).map(String::as_str);
             let dependency_from = pointer.or(handler.dependency_from()).map(Arc::from);
+            let bulk = handler.bulk().map(|bulk| BulkCalls::new(bulk.bound(app.clone()), stuck_after));
             let handler = Arc::new(Bound { handler, app: app.clone() });
-            (kind, HandledKind { version, handler, isolation, dependency, dependency_from })
+            (kind, HandledKind { version, handler, bulk, isolation, dependency, dependency_from })
         });
         Self(Arc::new(kinds.collect()))
     }
 
     pub(crate) fn find(&self, kind: &str, version: u32) -> Option<HandledKind> {
         self.0.get(kind).filter(|found| version <= found.version).cloned()
+    }
+
+    /// How many jobs like this one call can have: one, unless its kind is a bulk kind (W12).
+    pub(crate) fn most_together(&self, spec: &Spec) -> usize {
+        let bulk = self.find(&spec.kind, spec.version).and_then(|found| found.bulk);
+        bulk.map_or(1, |calls| calls.most())
     }
 
     /// What to tell the store, in a stable order.
@@ -126,9 +139,23 @@ impl WorkerKinds {
         Ok(())
     }
 
-    /// Refuses limits that would have no effect.
+    /// Refuses bulk kinds that are to be isolated: a process of its own is for one run.
+    fn check_bulk(&self) -> Result<(), Error> {
+        let both = |found: &HandledKind| found.bulk.is_some() && found.isolation.may_isolate();
+        match self.0.iter().filter(|(_, found)| both(found)).map(|(kind, _)| *kind).min() {
+            None => Ok(()),
+            Some(kind) => {
+                let problem =
+                    "one call handles many of its jobs: remove `isolate`, or handle them one by one";
+                Err(Error::Isolation { kind: kind.to_owned(), problem: problem.to_owned() })
+            }
+        }
+    }
+
+    /// Refuses limits that would have no effect, and settings that exclude each other.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.check_pointers()?;
+        self.check_bulk()?;
         match self.0.iter().filter(|(_, found)| found.isolation.limits_nothing()).map(|(kind, _)| *kind).min()
         {
             None => Ok(()),

@@ -7,7 +7,7 @@
 //! [`crate::run`].
 
 mod builder;
-mod completion;
+pub(crate) mod completion;
 pub(crate) mod execute;
 mod fetch;
 mod health;
@@ -20,7 +20,7 @@ mod parts;
 mod quarantine;
 mod report;
 mod runtime;
-mod slots;
+pub(crate) mod slots;
 mod started_by;
 
 pub use builder::WorkerBuilder;

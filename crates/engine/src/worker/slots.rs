@@ -74,6 +74,11 @@ pub(crate) struct RunSlot {
 }
 
 impl RunSlot {
+    /// How many slots its queue has.
+    pub(crate) fn of_queue(&self) -> usize {
+        self.queue.limit
+    }
+
     /// Which slot of its queue it is, from 0.
     pub(crate) const fn number(&self) -> usize {
         self.number
