@@ -1,4 +1,5 @@
 //! A bulk kind that does what the payloads of its jobs say, and remembers its calls.
+#![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -95,6 +96,12 @@ impl BulkJob for Post {
                 "error" => item.answer(Err("no such street".into())),
                 "permanent" => item.answer(Err(Outcome::permanent("no such town").into())),
                 "snooze" => item.answer(Err(Outcome::snooze(Duration::from_secs(60)).into())),
+                "again" => item.answer(Err(Outcome::snooze(Duration::ZERO).into())),
+                "called_off" => {
+                    cx.engine().cancel(item.id(), "too late").await?;
+                    item.cancellation().cancelled().await;
+                    item.answer(Ok("nobody hears this".to_owned()));
+                }
                 "cancel" => item.answer(Err(Outcome::cancel("nobody wants it").into())),
                 "silent" => drop(item),
                 _ => {
