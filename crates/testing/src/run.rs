@@ -123,7 +123,7 @@ impl TestEngine {
     /// Runs due jobs of every queue one after another until none is left, those too that they submit meanwhile.
     ///
     /// The clock stands, so a job that is to be tried again later is left for later. A kind that is not registered is
-    /// left too, as a worker leaves it (H10).
+    /// left too, as a worker leaves it (H10). Jobs of a bulk kind run together, as many as one of its calls gets (W12).
     ///
     /// ```
     /// # use backstop::prelude::*;
@@ -223,9 +223,13 @@ impl TestEngine {
         let mut reports = Vec::new();
         if let Some(worker) = self.worker(app, register).await {
             while reports.len() < limit {
-                match worker.run_next().await {
-                    Ok(Some(ran)) => reports.push(self.report(ran).await),
-                    Ok(None) => break,
+                match worker.run_together(limit - reports.len()).await {
+                    Ok(ran) if ran.is_empty() => break,
+                    Ok(ran) => {
+                        for one in ran {
+                            reports.push(self.report(one).await);
+                        }
+                    }
                     Err(problem) => panic!("the test's store failed in a run: {problem}"),
                 }
             }

@@ -114,6 +114,7 @@ impl BulkCalls {
             call += 1;
             let called = group.len();
             let ended = self.call(&group, call).await;
+            group.iter().for_each(|entry| entry.leave());
             group.retain(|entry| entry.is_awaited());
             let Err(problem) = ended else {
                 group.iter().for_each(|entry| entry.end(unanswered(&entry.run)));

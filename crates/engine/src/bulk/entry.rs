@@ -22,8 +22,8 @@ pub(crate) struct BulkEntry {
 /// What an entry has until it is answered.
 struct OpenEntry {
     reply: oneshot::Sender<Reply>,
-    /// The call that may answer; what an earlier one says comes too late.
-    call: u32,
+    /// The call that it is in, which may answer it; what an earlier one says comes too late.
+    call: Option<u32>,
     /// Kept while a call has the job, also when nobody waits for its answer.
     slot: Option<Arc<RunSlot>>,
 }
@@ -36,7 +36,7 @@ impl BulkEntry {
         slot: Option<Arc<RunSlot>>,
     ) -> (Arc<Self>, oneshot::Receiver<Reply>) {
         let (reply, answer) = oneshot::channel();
-        let open = Mutex::new(Some(OpenEntry { reply, call: 0, slot }));
+        let open = Mutex::new(Some(OpenEntry { reply, call: None, slot }));
         (Arc::new(Self { payload, run, left: CancellationToken::new(), open }), answer)
     }
 
@@ -44,12 +44,19 @@ impl BulkEntry {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a call.
+    /// Enters a call, by its number from 1.
     pub(crate) fn enter(self: &Arc<Self>, call: u32) -> CallEntry {
         if let Some(open) = &mut *self.open() {
-            open.call = call;
+            open.call = Some(call);
         }
         CallEntry { entry: self.clone(), call, stop: self.run.canceled.child_token() }
+    }
+
+    /// Leaves the call that it is in: it is over, and can answer nothing more.
+    pub(super) fn leave(&self) {
+        if let Some(open) = &mut *self.open() {
+            open.call = None;
+        }
     }
 
     /// Answers it, unless it has an answer.
@@ -91,7 +98,7 @@ pub(crate) struct CallEntry {
 impl CallEntry {
     /// Answers the job, unless it has an answer or the call is over.
     pub(crate) fn answer(&self, reply: Reply) {
-        let open = self.entry.open().take_if(|open| open.call == self.call);
+        let open = self.entry.open().take_if(|open| open.call == Some(self.call));
         if let Some(open) = open {
             let _ = open.reply.send(reply);
         }

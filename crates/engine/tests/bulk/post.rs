@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backstop::bulk::{BulkContext, BulkItem, BulkJob, BulkSettings};
@@ -16,11 +17,21 @@ pub(crate) struct Desk {
     pub(crate) permits: Semaphore,
     /// Jobs that were told to stop when their call went on.
     pub(crate) told: Mutex<Vec<String>>,
+    /// Calls that were dropped while they hung.
+    pub(crate) dropped: AtomicUsize,
+    /// Calls that did something after their last answer, to its end.
+    pub(crate) tails: AtomicUsize,
 }
 
 impl Default for Desk {
     fn default() -> Self {
-        Self { calls: Mutex::default(), permits: Semaphore::new(0), told: Mutex::default() }
+        Self {
+            calls: Mutex::default(),
+            permits: Semaphore::new(0),
+            told: Mutex::default(),
+            dropped: AtomicUsize::new(0),
+            tails: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -33,6 +44,15 @@ impl Desk {
     /// How many jobs each call had.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         self.calls().iter().map(Vec::len).collect()
+    }
+}
+
+/// Counts a call that is dropped.
+struct Hanging<'a>(&'a Desk);
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.dropped.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -62,7 +82,10 @@ async fn suffer(desk: &Desk, words: &[String]) -> JobResult {
             "breaks" => return Err("a bad row".into()),
             "breaks_for_good" => return Err(Outcome::permanent("a row that cannot be").into()),
             "panics" => panic!("out of cheese"),
-            "hangs" => std::future::pending().await,
+            "hangs" => {
+                let _hanging = Hanging(desk);
+                std::future::pending::<()>().await;
+            }
             "away" => return Err(Outcome::transient("db").into()),
             "takes_long" => tokio::time::sleep(Duration::from_secs(90)).await,
             "waits" => desk.permits.acquire().await?.forget(),
@@ -87,6 +110,7 @@ impl BulkJob for Post {
         early.into_iter().for_each(|(item, _)| item.answer(Ok("early".to_owned())));
         let words: Vec<String> = others.iter().map(|(_, word)| word.clone()).collect();
         suffer(cx.app(), &words).await?;
+        let tail = words.iter().any(|word| word == "tail");
         for (item, word) in others {
             item.log(format!("run {} does {word}", item.run_number()));
             if item.is_canceled() {
@@ -109,6 +133,10 @@ impl BulkJob for Post {
                     item.answer(Ok(name));
                 }
             }
+        }
+        if tail {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            cx.app().tails.fetch_add(1, Ordering::SeqCst);
         }
         Ok(())
     }

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use backstop::bulk::{BulkContext, BulkItem, BulkJob};
 use backstop::limits::RunLimit;
 use backstop::prelude::*;
 use backstop::{Cause, Config, EventKind, Isolation, IsolationSettings, JobId, WorkerBuilder};
 use backstop_core::job::State;
+use tokio::sync::Notify;
 
 use crate::fixture::{detail, engine, engine_with, ledger, pass, quick, reach, settle, state};
 use crate::post::{Desk, Post, post};
@@ -304,6 +307,7 @@ async fn a_worker_that_stops_lets_calls_finish_and_hands_the_rest_back() {
     settle().await;
     let stopped = running.stop().await;
     assert!(stopped.clean && stopped.interrupted == 2, "{stopped:?}");
+    assert_eq!(desk.dropped.load(Ordering::SeqCst), 1, "the call is not left behind");
     let ends = ends(&engine, &ids).await;
     let back = (State::Pending, vec![Cause::Interrupted], 0);
     assert_eq!(ends, [done(), back.clone(), back]);
@@ -351,4 +355,97 @@ async fn a_bulk_kind_that_is_to_be_isolated_is_refused_at_the_start() {
     let expected = "kind `post` cannot be isolated: one call handles many of its jobs: remove `isolate`, or handle \
                     them one by one";
     assert_eq!(said, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_nobody_waits_for_is_dropped_and_one_that_has_answered_all_is_not() {
+    // W12, L7
+    let (engine, desk) = (engine(), Arc::new(Desk::default()));
+    let ids = submit(&engine, &[&["hangs"][..], &["ok"]], quick()).await;
+    let running = worker(&engine, &desk, 2).start().await.expect("started");
+    settle().await;
+    engine.cancel(ids[0], "changed my mind").await.expect("it runs");
+    pass(5).await;
+    assert_eq!((desk.dropped.load(Ordering::SeqCst), running.running()), (0, 1), "one is still waited for");
+    engine.cancel(ids[1], "changed my mind").await.expect("it runs");
+    pass(2).await;
+    assert_eq!((desk.dropped.load(Ordering::SeqCst), running.running()), (1, 0));
+    let ids = submit(&engine, &[&["tail"][..], &["ok"]], quick()).await;
+    pass(1).await;
+    assert_eq!(ends(&engine, &ids).await, [done(), done()], "answers count at once");
+    assert_eq!(desk.tails.load(Ordering::SeqCst), 0);
+    pass(5).await;
+    assert_eq!(desk.tails.load(Ordering::SeqCst), 1, "and the call goes on");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_may_take_as_long_as_the_shortest_timeout_in_it() {
+    // W12, F10
+    let (engine, desk) = (engine(), Arc::new(Desk::default()));
+    let timed = |seconds| quick().retries(0).timeout(Duration::from_secs(seconds));
+    let job = engine.enqueue(post("short", &["hangs"])).policy(timed(10));
+    let short = job.submit().await.expect("admitted").id;
+    let job = engine.enqueue(post("long", &["ok"])).policy(timed(1_000));
+    let long = job.submit().await.expect("admitted").id;
+    let running = worker(&engine, &desk, 2).start().await.expect("started");
+    pass(25).await;
+    running.stop().await;
+    assert_eq!(ends(&engine, &[short, long]).await, [(State::Failed, vec![Cause::Timeout], 1), done()]);
+    let failure = ledger(&engine, short).await.remove(0).failure.expect("it failed");
+    assert_eq!(failure.message, "the run took longer than 10s");
+}
+
+/// Its first call leaves its jobs to a task, which answers them when a later call has them.
+#[derive(Serialize, Deserialize)]
+struct Stray {}
+
+#[derive(Default)]
+struct Strays {
+    calls: AtomicUsize,
+    later: Notify,
+    answered: Notify,
+}
+
+impl BulkJob for Stray {
+    const KIND: &'static str = "stray";
+    type Context = Arc<Strays>;
+    type Output = JobResult<&'static str>;
+
+    async fn run(jobs: Vec<BulkItem<Self>>, cx: BulkContext<Arc<Strays>>) -> JobResult {
+        let app = cx.app().clone();
+        if app.calls.fetch_add(1, Ordering::SeqCst) == 0 {
+            tokio::spawn(async move {
+                app.later.notified().await;
+                jobs.into_iter().for_each(|item| item.answer(Ok("too late")));
+                app.answered.notify_waiters();
+            });
+            return Err("the first call fails".into());
+        }
+        let answered = app.answered.notified();
+        app.later.notify_one();
+        if app.calls.load(Ordering::SeqCst) == 2 {
+            answered.await;
+        }
+        jobs.into_iter().for_each(|item| item.answer(Ok("in time")));
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_call_answers_comes_too_late() {
+    // W12, L5
+    let (engine, app) = (engine(), Arc::new(Strays::default()));
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(engine.enqueue(Stray {}).submit().await.expect("admitted").id);
+    }
+    let running = engine.worker(app.clone()).register::<Stray>().queue("default", 2);
+    let running = running.start().await.expect("started");
+    for id in &ids {
+        reach(&engine, *id, State::Succeeded).await;
+        assert_eq!(detail(&engine, *id).await.view.result.as_deref(), Some("\"in time\""));
+    }
+    running.stop().await;
+    assert_eq!(app.calls.load(Ordering::SeqCst), 3);
 }
