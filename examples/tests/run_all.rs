@@ -130,6 +130,24 @@ fn schedules() {
 }
 
 #[test]
+fn bulk() {
+    // W12
+    says(
+        "bulk",
+        &[
+            "8 rows: refused",
+            "4 rows: stored",
+            "4 rows: refused",
+            "2 rows: refused",
+            "1 rows: stored",
+            "1 rows: refused",
+            "2 rows: stored",
+            "7 of 8 stored",
+        ],
+    );
+}
+
+#[test]
 fn steps() {
     // W7, W8
     says(

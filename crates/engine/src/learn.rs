@@ -32,6 +32,10 @@ pub struct SignalsAndApprovals;
 #[doc = include_str!("../../../docs/learn/steps.md")]
 pub struct DurableSteps;
 
+/// docs/learn/bulk.md
+#[doc = include_str!("../../../docs/learn/bulk.md")]
+pub struct BulkHandlers;
+
 /// docs/learn/rejects.md
 #[doc = include_str!("../../../docs/learn/rejects.md")]
 pub struct RejectedItems;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop::bulk::{BulkContext, BulkItem, BulkJob};
+use backstop::bulk::{BulkContext, BulkItem, BulkJob, BulkSettings, LONGEST_WAIT};
 use backstop::prelude::*;
 use backstop::{Cause, EventKind};
 use backstop_core::job::State;
@@ -94,6 +94,11 @@ impl BulkJob for BlockTogether {
         jobs.into_iter().for_each(|item| item.answer(Ok(())));
         Ok(())
     }
+
+    /// Both jobs are in the first call, however far apart they come: it is full then.
+    fn bulk() -> BulkSettings {
+        BulkSettings::default().most(2).wait(LONGEST_WAIT)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -126,6 +131,7 @@ async fn a_bulk_call_that_ignores_its_end_is_reported_and_keeps_the_slots_of_its
     assert_eq!(app.calls.load(Ordering::SeqCst), 3);
 
     let next = engine.enqueue(BlockTogether).submit().await.expect("admitted").id;
+    engine.enqueue(BlockTogether).submit().await.expect("admitted");
     assert_eq!(engine.job(next).await.expect("readable").expect("there").view.state(), State::Pending);
     release.send(()).expect("the call still waits");
     let job = engine.wait(next).await.expect("readable").expect("there");

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use backstop::bulk::{BulkContext, BulkItem, BulkJob, BulkSettings};
 use backstop::prelude::*;
-use backstop::{Cause, State};
+use backstop::{Cause, Config, QueueConfig, State, WorkerBuilder};
 use backstop_testing::{TestEngine, crash_everywhere};
 
 /// The numbers of every call.
@@ -106,4 +106,26 @@ async fn nothing_of_a_call_is_lost_wherever_the_process_dies() {
     )
     .await;
     assert!(crashes >= 2 * (4 + 6), "{crashes}");
+}
+
+/// Has nothing to do with the others.
+#[job]
+async fn other() {}
+
+#[tokio::test]
+async fn other_kinds_of_the_queue_are_in_no_call() {
+    // W12, H10
+    let queue = QueueConfig::default().fail_unknown_kind();
+    let (app, test) =
+        (Arc::new(Calls::default()), TestEngine::with_config(Config::default().queue("default", queue)));
+    test.engine().enqueue(Store { number: 1 }).submit().await.expect("admitted");
+    test.engine().enqueue(Other {}).submit().await.expect("admitted");
+    test.engine().enqueue_raw("unknown", "{}").max_retries(0).submit().await.expect("admitted");
+    test.engine().enqueue(Store { number: 2 }).submit().await.expect("admitted");
+    let register =
+        |worker: WorkerBuilder<Calls>| worker.register::<Store>().register_without_context::<Other>();
+    let ran = test.drain(app.clone(), register).await;
+    let kinds: Vec<&str> = ran.iter().map(|run| run.kind.as_str()).collect();
+    assert_eq!(kinds, ["store", "store", "other", "unknown"]);
+    assert_eq!(app.seen(), [[1, 2]]);
 }

@@ -175,7 +175,9 @@ impl InlineWorker {
         limit: usize,
     ) -> Claim {
         let config = &self.executor.engine.parts.config;
-        let any_kind = config.queues.get(&**queue).is_some_and(|queue| queue.fail_unknown_kind);
+        let fails = config.queues.get(&**queue).is_some_and(|queue| queue.fail_unknown_kind);
+        // Whoever asks for some of the kinds does not want the unknown ones.
+        let any_kind = fails && kinds.len() == self.executor.kinds.known().len();
         Claim {
             worker,
             queues: vec![ClaimQueue { queue: queue.clone(), limit, start: limit, any_kind }],
