@@ -2,16 +2,17 @@
 
 use std::any::{Any, type_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 
 use backstop_core::failure::{Cause, Failure, HookAnswer};
 
 use crate::bulk::handler::BulkHandler;
-use crate::context::JobContext;
+use crate::context::{JobContext, Run};
 use crate::error::Error;
 use crate::isolate::settings::IsolationSettings;
 use crate::job::Job;
@@ -50,6 +51,23 @@ pub(crate) trait Handler<C>: Send + Sync {
 
 struct Typed<J>(PhantomData<fn() -> J>);
 
+/// Runs a handler. When it panics, what it has rejected is written before the panic goes on: no other run may come (W9).
+async fn keeping_rejects<F: Future>(run: &Run, handler: F) -> F::Output {
+    let mut handler = pin!(handler);
+    let ended = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => Poll::Ready(Err(panic)),
+    });
+    match ended.await {
+        Ok(reply) => reply,
+        Err(panic) => {
+            // One that cannot be written is lost with the run: the panic is what people have to see.
+            let _ = run.flush_rejects().await;
+            resume_unwind(panic)
+        }
+    }
+}
+
 impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
     fn version(&self) -> u32 {
         J::VERSION
@@ -64,7 +82,7 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
             match decode::<J>(&payload, || cx.shown_payload(&payload)) {
                 Ok(job) => {
                     let run = cx.run();
-                    let reply = run.settle_steps(job.run(cx).await.into_reply());
+                    let reply = run.settle_steps(keeping_rejects(&run, job.run(cx)).await.into_reply());
                     run.settle_rejects(reply).await
                 }
                 Err(failed) => Reply(Err(failed)),

@@ -42,6 +42,13 @@ async fn import(cx: JobContext<()>, rows: u64, bad_every: u64, more: u64, fails:
     Ok(())
 }
 
+/// Panics behind an item that it rejects.
+#[job(max_retries = 0)]
+async fn stumble(cx: JobContext<()>) -> JobResult {
+    cx.reject("a", "bad").await?;
+    panic!("it stumbles");
+}
+
 /// Tells of items in every way there is.
 #[job]
 async fn tell(cx: JobContext<()>) -> JobResult<u32> {
@@ -221,6 +228,13 @@ async fn an_item_counts_once(store: Arc<dyn Store>) {
 }
 
 /// W9: step, retries, limit, final flag, several items at once, and the item itself only when it is asked for.
+async fn a_panic_loses_none(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let id = stage.engine.enqueue(Stumble {}).submit().await.expect("stored").id;
+    assert_eq!(stage.drain().await[0].cause, Cause::Panic);
+    assert_eq!((stage.detail(id).await.view.state(), stage.rejects(id).await.len()), (State::Failed, 1));
+}
+
 async fn everything_is_told(store: Arc<dyn Store>) {
     let stage = Stage::on(&store);
     let id = stage.engine.enqueue(Tell {}).submit().await.expect("stored").id;
@@ -277,6 +291,7 @@ async fn everything(store: Arc<dyn Store>) {
     a_run_goes_on(store.clone()).await;
     an_item_counts_once(store.clone()).await;
     everything_is_told(store.clone()).await;
+    a_panic_loses_none(store.clone()).await;
     too_many_fail_the_run(store).await;
 }
 

@@ -54,6 +54,14 @@ async fn judge(word: String, cx: JobContext<Partner>) -> JobResult {
     })
 }
 
+/// Has much to complain of, and nothing of its partner.
+#[job(dependency = "partner")]
+async fn sift(cx: JobContext<Partner>) -> JobResult {
+    cx.app().calls.fetch_add(1, Ordering::SeqCst);
+    cx.reject_many((0..50).map(|item| (item, PartnerError::Away))).await?;
+    Ok(())
+}
+
 fn settings() -> CircuitSettings {
     let mut settings = CircuitSettings::default();
     (settings.min_calls, settings.probes) = (10, 2);
@@ -265,4 +273,27 @@ async fn settings_of_a_circuit_that_nobody_needs_are_refused_at_the_start() {
     let worker = engine.worker_sharing(Arc::new(Partner::default())).register::<Order>().queue("default", 1);
     let problem = worker.start().await.err().expect("refused").to_string();
     assert!(problem.contains("no kind needs dependency `partnr`"), "{problem}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_that_are_rejected_count_for_no_circuit_and_against_no_worker() {
+    // W9, H3, H8
+    let (store, partner) = (model(), Arc::new(Partner::default()));
+    let engine = Backstop::on(store, Config::default().circuit_settings("partner", settings()));
+    let worker = engine.worker_sharing(partner.clone()).register::<Sift>().queue("default", 4);
+    let worker = worker.start().await.expect("the model is there");
+    for _ in 0..40 {
+        engine.enqueue(Sift {}).submit().await.expect("stored");
+    }
+    while partner.calls.load(Ordering::SeqCst) < 40 {
+        settle().await;
+    }
+    pass(5).await;
+    settle().await;
+    let seen = circuit(&engine).await;
+    assert_eq!((seen.circuit.state, seen.counts.calls, seen.counts.failures), (CircuitState::Closed, 40, 0));
+    let health = worker.health();
+    assert!(health.paused.is_none(), "{health:?}");
+    assert!(engine.incidents().list(10).await.expect("the model is there").is_empty());
+    worker.stop().await;
 }
