@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use backstop::bulk::{BulkContext, BulkItem, BulkJob};
+use backstop::bulk::{BulkContext, BulkItem, BulkJob, BulkSettings};
 use backstop::prelude::*;
 use backstop::{JobId, State, TerminalReason};
 use backstop_store::{JobFilter, PageRequest};
@@ -33,7 +33,8 @@ impl BulkJob for Load {
     type Output = JobResult;
 
     async fn run(jobs: Vec<BulkItem<Self>>, cx: BulkContext<PathBuf>) -> JobResult {
-        let names: Vec<&str> = jobs.iter().map(|item| item.job().name.as_str()).collect();
+        let mut names: Vec<&str> = jobs.iter().map(|item| item.job().name.as_str()).collect();
+        names.sort_unstable();
         let mut calls = std::fs::OpenOptions::new().append(true).create(true).open(cx.app())?;
         writeln!(calls, "{}", names.join(" "))?;
         if names.contains(&"killer") {
@@ -41,6 +42,11 @@ impl BulkJob for Load {
         }
         jobs.into_iter().for_each(|item| item.answer(Ok(())));
         Ok(())
+    }
+
+    /// All five are in the first call, however far apart they come: it is full then.
+    fn bulk() -> BulkSettings {
+        BulkSettings::default().most(5).wait(Duration::from_millis(500))
     }
 
     fn defaults() -> Defaults {
@@ -91,7 +97,7 @@ async fn check(test: &str, url: &str) {
     assert_eq!(deaths, 3, "two crashes are forgiven");
     let calls = std::fs::read_to_string(&calls).expect("they are written down");
     let calls: Vec<&str> = calls.lines().collect();
-    assert_eq!(calls[0], "a b killer c d", "they died together");
+    assert_eq!(calls[0], "a b c d killer", "they died together");
     let others = calls[1..].iter().filter(|call| call.contains("killer"));
     assert!(others.clone().count() == 2 && others.clone().all(|call| *call == "killer"), "alone: {calls:?}");
     for (name, id) in ids {

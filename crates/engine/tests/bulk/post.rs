@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 pub(crate) struct Desk {
     /// The names of the jobs of each call.
     calls: Mutex<Vec<Vec<String>>>,
-    /// A call with a job that says `waits` needs one to go on.
+    /// A call with a job that says `waits` or `tail` needs one to go on.
     pub(crate) permits: Semaphore,
     /// Jobs that were told to stop when their call went on.
     pub(crate) told: Mutex<Vec<String>>,
@@ -87,7 +87,6 @@ async fn suffer(desk: &Desk, words: &[String]) -> JobResult {
                 std::future::pending::<()>().await;
             }
             "away" => return Err(Outcome::transient("db").into()),
-            "takes_long" => tokio::time::sleep(Duration::from_secs(90)).await,
             "waits" => desk.permits.acquire().await?.forget(),
             _ => {}
         }
@@ -135,7 +134,7 @@ impl BulkJob for Post {
             }
         }
         if tail {
-            tokio::time::sleep(Duration::from_secs(5)).await;
+            cx.app().permits.acquire().await?.forget();
             cx.app().tails.fetch_add(1, Ordering::SeqCst);
         }
         Ok(())

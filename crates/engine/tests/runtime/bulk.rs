@@ -273,8 +273,12 @@ async fn leases_are_renewed_for_as_long_as_a_call_takes_and_each_call_has_the_wh
     let (engine, desk) = (engine(), Arc::new(Desk::default()));
     let mut events = engine.events();
     let policy = quick().retries(0).timeout(Duration::from_secs(100));
-    let ids = submit(&engine, &[&["takes_long"][..], &["breaks"]], policy).await;
+    let ids = submit(&engine, &[&["waits"][..], &["breaks"]], policy).await;
     let running = worker(&engine, &desk, 2).lease(Duration::from_secs(10)).start().await.expect("started");
+    for _ in 0..2 {
+        pass(90).await;
+        desk.permits.add_permits(1);
+    }
     reach(&engine, ids[0], State::Succeeded).await;
     reach(&engine, ids[1], State::Failed).await;
     running.stop().await;
@@ -374,7 +378,8 @@ async fn a_call_that_nobody_waits_for_is_dropped_and_one_that_has_answered_all_i
     pass(1).await;
     assert_eq!(ends(&engine, &ids).await, [done(), done()], "answers count at once");
     assert_eq!(desk.tails.load(Ordering::SeqCst), 0);
-    pass(5).await;
+    desk.permits.add_permits(1);
+    pass(1).await;
     assert_eq!(desk.tails.load(Ordering::SeqCst), 1, "and the call goes on");
     running.stop().await;
 }
