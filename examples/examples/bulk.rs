@@ -3,7 +3,9 @@
 //! Some work costs little more for a hundred than for one, such as the rows of one statement. When one row is bad, the
 //! whole statement fails: the jobs are split until the bad one stands alone, and no other is charged.
 
-use backstop::bulk::{BulkContext, BulkItem, BulkJob};
+use std::time::Duration;
+
+use backstop::bulk::{BulkContext, BulkItem, BulkJob, BulkSettings};
 use backstop::prelude::*;
 
 /// A table that takes whole lists of rows, or nothing of them.
@@ -38,6 +40,11 @@ impl BulkJob for StoreRow {
             item.answer(Ok(format!("row {row} is stored")));
         }
         Ok(())
+    }
+
+    /// A call begins when it is full, or a second after its first job has come.
+    fn bulk() -> BulkSettings {
+        BulkSettings::default().most(8).wait(Duration::from_secs(1))
     }
 }
 
