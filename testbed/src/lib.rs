@@ -1,4 +1,4 @@
-//! Real database servers for tests: found on this machine, started on private ports, killed, started again, stopped.
+//! Real database servers and brokers for tests: found on this machine, started on private ports, killed, started again, stopped.
 //!
 //! Owns where the servers' programs are, how they are started and how they end. Must not know anything about Backstop's
 //! stores, and needs nothing but the standard library, so that `cargo xtask` stays quick to build.
@@ -19,15 +19,18 @@
 
 mod account;
 mod authority;
+mod beanstalkd;
 mod client;
 mod daemon;
 pub mod find;
 mod folder;
 mod mariadb;
+mod nats;
 mod pgbouncer;
 mod port;
 mod postgres;
 mod proxy;
+mod rabbitmq;
 mod redis;
 mod settings;
 pub mod shared;
@@ -38,11 +41,14 @@ mod tls;
 mod trouble;
 
 pub use authority::{Certificate, CertificateAuthority};
+pub use beanstalkd::Beanstalkd;
 pub use folder::Folder;
 pub use mariadb::Mariadb;
+pub use nats::Nats;
 pub use pgbouncer::Pgbouncer;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
+pub use rabbitmq::Rabbitmq;
 pub use redis::Redis;
 pub use settings::DatabaseSettings;
 pub use tls::TlsServer;

@@ -77,6 +77,23 @@ impl Redis {
         &self.daemon.launch.log
     }
 
+    /// Ends the server like a crash.
+    ///
+    /// # Errors
+    /// When a process does not end.
+    pub fn kill(&mut self) -> Result<(), TestbedError> {
+        self.daemon.kill()
+    }
+
+    /// Starts the server again on the same port and data.
+    ///
+    /// # Errors
+    /// When it does not come up within a minute.
+    pub fn start_again(&mut self) -> Result<(), TestbedError> {
+        let port = self.port();
+        self.daemon.start(|_| order(port, "PING").is_ok_and(|said| said == "PONG"))
+    }
+
     /// Gives one order, such as `FLUSHALL`, and returns the answer; only those with one text as the answer.
     ///
     /// # Errors

@@ -3,7 +3,9 @@
 use std::net::TcpStream;
 use std::thread;
 
-use backstop_testbed::{DatabaseSettings, Folder, Mariadb, Pgbouncer, Postgres};
+use backstop_testbed::{
+    Beanstalkd, DatabaseSettings, Folder, Mariadb, Nats, Pgbouncer, Postgres, Rabbitmq, Redis,
+};
 
 #[test]
 fn a_killed_postgres_comes_back_with_its_data() {
@@ -85,4 +87,28 @@ fn a_pool_answers_for_the_server_behind_it_and_both_outlive_their_starter() {
     let seen = pool.psql("select current_database(), inet_server_port()").unwrap();
     assert_eq!(seen, format!("backstop|{}", server.port()));
     assert_ne!(pool.url(), server.url());
+}
+
+#[test]
+fn killed_brokers_come_back_on_their_ports() {
+    let folder = Folder::new("brokers").unwrap();
+    let open = |port: u16| TcpStream::connect(("127.0.0.1", port)).is_ok();
+    macro_rules! killed_and_started {
+        ($server:expr) => {{
+            let mut server = $server.unwrap();
+            let (port, url) = (server.port(), server.url());
+            assert!(open(port));
+            server.kill().unwrap();
+            assert!(!open(port));
+            server.start_again().unwrap();
+            assert!(open(port));
+            assert_eq!(server.url(), url);
+            drop(server);
+            assert!(!open(port), "{url} is stopped with its value");
+        }};
+    }
+    killed_and_started!(Redis::start(&DatabaseSettings::new(folder.join("redis")).durable()));
+    killed_and_started!(Beanstalkd::start(folder.join("beanstalkd")));
+    killed_and_started!(Nats::start(folder.join("nats")));
+    killed_and_started!(Rabbitmq::start(folder.join("rabbitmq")));
 }

@@ -25,7 +25,7 @@ const fn need(name: &'static str, package: &'static str, why: &'static str) -> N
 }
 
 /// Everything beyond the Rust toolchain.
-const NEEDS: [NeededPackage; 15] = [
+const NEEDS: [NeededPackage; 19] = [
     need("git", "git", "tidy asks it for the list of files"),
     need("cc", "build-essential", "the bundled SQLite is C code"),
     need("unshare", "util-linux", "fault tests make private mounts"),
@@ -41,6 +41,10 @@ const NEEDS: [NeededPackage; 15] = [
     need("mariadb-install-db", "mariadb-server", "every test server begins with an empty data folder"),
     need("openssl", "openssl", "tests of encrypted connections make certificates with it"),
     need("pgbouncer", "pgbouncer", "tests reach PostgreSQL through a pool of connections"),
+    need("redis-server", "redis-server", "bridges are tested on real brokers"),
+    need("beanstalkd", "beanstalkd", "bridges are tested on real brokers"),
+    need("nats-server", "nats-server", "bridges are tested on real brokers"),
+    need("rabbitmq-server", "rabbitmq-server", "bridges are tested on real brokers"),
     need("supervisord", "supervisor", "the example for supervisord is run"),
     need("systemd-analyze", "systemd", "the example for systemd is checked"),
     need("python3", "python3", "schemathesis, which checks the HTTP API, is a Python program"),

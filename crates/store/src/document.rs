@@ -92,11 +92,13 @@ pub enum Drawer {
     RejectGroups,
     /// How many items have rejects that are stored, by tenant.
     RejectCounts,
+    /// Messages of brokers that cannot be jobs (B4), by bridge, and how many of them there are.
+    InvalidMessages,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -133,6 +135,7 @@ impl Drawer {
         Self::RejectTimes,
         Self::RejectGroups,
         Self::RejectCounts,
+        Self::InvalidMessages,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -193,6 +196,7 @@ impl Drawer {
             Self::RejectTimes => "reject_time",
             Self::RejectGroups => "reject_group",
             Self::RejectCounts => "reject_count",
+            Self::InvalidMessages => "invalid_message",
         }
     }
 }

@@ -1,0 +1,51 @@
+//! The brokers, each behind a feature of its own.
+
+#[cfg(feature = "beanstalkd")]
+pub mod beanstalkd;
+#[cfg(feature = "redis")]
+pub mod redis;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::address::BrokerKind;
+use crate::broker::Broker;
+use crate::settings::{BridgeSettings, BridgeSettingsError};
+
+/// How long a connection may take to be made, and an answer to come that no message has to be waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The broker of a bridge. `node` tells this process from others of the same bridge.
+///
+/// # Errors
+/// When its address cannot be used, or this program was built without it.
+pub fn open(
+    name: &str,
+    settings: &BridgeSettings,
+    node: &str,
+) -> Result<Arc<dyn Broker>, BridgeSettingsError> {
+    let address = settings.address(name)?;
+    match address.kind() {
+        #[cfg(feature = "beanstalkd")]
+        BrokerKind::Beanstalkd => Ok(Arc::new(beanstalkd::Beanstalkd::new(address, settings))),
+        #[cfg(feature = "redis")]
+        BrokerKind::Redis => Ok(Arc::new(redis::RedisStreams::new(address, name, settings, node))),
+        #[allow(unreachable_patterns, reason = "there is none left when every broker is built in")]
+        other => {
+            let _ = node;
+            let (broker, feature) = named(other);
+            Err(BridgeSettingsError::NotBuilt { bridge: name.to_owned(), broker, feature })
+        }
+    }
+}
+
+#[allow(dead_code, reason = "every broker may be built in")]
+const fn named(kind: BrokerKind) -> (&'static str, &'static str) {
+    match kind {
+        BrokerKind::Rabbitmq => ("RabbitMQ", "rabbitmq"),
+        BrokerKind::Redis => ("Redis", "redis"),
+        BrokerKind::Nats => ("NATS", "nats"),
+        BrokerKind::Beanstalkd => ("beanstalkd", "beanstalkd"),
+        BrokerKind::Sqs => ("SQS", "sqs"),
+    }
+}

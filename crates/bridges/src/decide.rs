@@ -1,0 +1,165 @@
+//! What becomes of a message, and when a source stops taking messages. Pure: everything comes in as values.
+
+use backstop_core::Refusal;
+use backstop_core::circuit::CircuitState;
+use backstop_store::Error as StoreError;
+
+use crate::message::BrokerMessage;
+
+/// Bytes of a message, with its headers, that the invalid channel keeps. Databases take a row of that size in their
+/// usual settings, also when its bytes are written as text; a larger message stays with its broker, as abandoned.
+pub const MOST_KEPT_BYTES: usize = 4 * 1024 * 1024;
+
+/// What becomes of a message that the engine did not make a job of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageFate {
+    /// It can never be a job: it goes to the invalid channel, and is acknowledged when it is there.
+    Invalid,
+    /// It is too large even for that: its broker keeps it among its dead letters, and the channel says so.
+    Abandon,
+    /// It may be a job later: it goes back to its broker, and the source takes no more for a while.
+    GiveBack,
+}
+
+/// What follows when the store failed on a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubmitFate {
+    /// The store is away: all messages go back, and the source takes no more for a while.
+    GiveBack,
+    /// One message may be the reason: each half is tried alone.
+    Split,
+    /// This message is the reason.
+    Invalid,
+}
+
+/// What a refusal of the engine means for a message.
+pub(crate) const fn of_refusal(refusal: &Refusal) -> MessageFate {
+    match refusal {
+        // The message is fine: there is no room, or the configuration does not let its kind in yet.
+        Refusal::QueueFull { .. } | Refusal::BatchRefused { .. } | Refusal::KindNotAllowed { .. } => {
+            MessageFate::GiveBack
+        }
+        _ => MessageFate::Invalid,
+    }
+}
+
+/// Where a message goes that cannot be a job.
+pub(crate) fn of_invalid(message: &BrokerMessage) -> MessageFate {
+    let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if message.body.len() + headers > MOST_KEPT_BYTES { MessageFate::Abandon } else { MessageFate::Invalid }
+}
+
+/// What follows when the store failed on so many messages.
+pub(crate) const fn of_store_error(error: &StoreError, messages: usize) -> SubmitFate {
+    match error {
+        // Only here can a single value be what the database stumbles over.
+        StoreError::Backend { .. } | StoreError::TooMany { .. } if messages > 1 => SubmitFate::Split,
+        StoreError::Backend { .. } => SubmitFate::Invalid,
+        _ => SubmitFate::GiveBack,
+    }
+}
+
+/// What a source knows of where its jobs go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct QueueCondition {
+    pub(crate) paused: bool,
+    pub(crate) pending: u64,
+    pub(crate) max_depth: Option<u64>,
+    /// The dependency of the jobs' kind, and how its circuit stands.
+    pub(crate) circuit: Option<(String, CircuitState)>,
+}
+
+/// Why a source takes no messages now, if it should not (B1).
+pub(crate) fn closed_by(queue: &str, condition: &QueueCondition) -> Option<String> {
+    let QueueCondition { paused, pending, max_depth, circuit } = condition;
+    if *paused {
+        return Some(format!("queue `{queue}` is paused"));
+    }
+    if let Some((dependency, CircuitState::Open)) = circuit {
+        return Some(format!("the circuit of dependency `{dependency}` is open"));
+    }
+    let most = max_depth.filter(|most| pending >= most)?;
+    Some(format!("queue `{queue}` is full ({pending} waiting, the limit is {most})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{DeliveryTag, MessageId};
+    use backstop_core::depth::DepthScope;
+
+    #[test]
+    fn a_refusal_is_about_the_message_or_about_the_moment() {
+        // B1, B4
+        let full = Refusal::QueueFull { scope: DepthScope::Queue("q".into()), depth: 1, limit: 1 };
+        let large = Refusal::TooLarge { field: "payload", actual: 2, limit: 1, unit: "bytes" };
+        let gate = Refusal::KindNotAllowed { kind: "k".into(), queue: "q".into() };
+        for (refusal, fate) in [
+            (full, MessageFate::GiveBack),
+            (Refusal::BatchRefused { index: 0 }, MessageFate::GiveBack),
+            (gate, MessageFate::GiveBack),
+            (large, MessageFate::Invalid),
+            (Refusal::invalid("payload", "it is not valid JSON"), MessageFate::Invalid),
+            (Refusal::invalid("idempotency_key", "it contains U+0000"), MessageFate::Invalid),
+        ] {
+            assert_eq!(of_refusal(&refusal), fate, "{refusal}");
+        }
+    }
+
+    #[test]
+    fn only_a_failure_of_the_database_itself_can_be_about_one_message() {
+        let location = || "here".to_owned();
+        let away = StoreError::Unavailable { location: location(), problem: "gone".into(), source: None };
+        let unknown = StoreError::Unknown { location: location(), source: None };
+        let corrupt = StoreError::Corrupt { location: location(), problem: "odd".into() };
+        let backend = StoreError::Backend { location: location(), problem: "bad text".into(), source: None };
+        for (error, messages, fate) in [
+            (&away, 1, SubmitFate::GiveBack),
+            (&away, 9, SubmitFate::GiveBack),
+            (&unknown, 9, SubmitFate::GiveBack),
+            (&corrupt, 1, SubmitFate::GiveBack),
+            (&backend, 2, SubmitFate::Split),
+            (&backend, 1, SubmitFate::Invalid),
+        ] {
+            assert_eq!(of_store_error(error, messages), fate, "{error} with {messages}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_no_row_can_hold_stays_with_its_broker() {
+        let message = |bytes: usize| BrokerMessage {
+            id: MessageId::broker("1"),
+            body: vec![b'x'; bytes],
+            headers: vec![("name".into(), "value".into())],
+            deliveries: None,
+            tag: DeliveryTag::new("1"),
+        };
+        assert_eq!(of_invalid(&message(MOST_KEPT_BYTES - 9)), MessageFate::Invalid);
+        assert_eq!(of_invalid(&message(MOST_KEPT_BYTES - 8)), MessageFate::Abandon);
+    }
+
+    #[test]
+    fn a_source_stops_for_a_paused_or_full_queue_and_an_open_circuit() {
+        // B1
+        let open = QueueCondition { pending: 5, max_depth: Some(6), ..QueueCondition::default() };
+        let circuit = |state| Some(("smtp".to_owned(), state));
+        for (condition, reason) in [
+            (QueueCondition::default(), None),
+            (open.clone(), None),
+            (
+                QueueCondition { pending: 6, ..open.clone() },
+                Some("queue `q` is full (6 waiting, the limit is 6)"),
+            ),
+            (QueueCondition { paused: true, ..open.clone() }, Some("queue `q` is paused")),
+            (
+                QueueCondition { circuit: circuit(CircuitState::Open), ..open.clone() },
+                Some("the circuit of dependency `smtp` is open"),
+            ),
+            // A half-open circuit needs jobs to find out whether the dependency is back.
+            (QueueCondition { circuit: circuit(CircuitState::HalfOpen), ..open.clone() }, None),
+            (QueueCondition { circuit: circuit(CircuitState::Closed), ..open }, None),
+        ] {
+            assert_eq!(closed_by("q", &condition).as_deref(), reason, "{condition:?}");
+        }
+    }
+}

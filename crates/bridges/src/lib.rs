@@ -1,0 +1,34 @@
+//! Bridges: messages of the brokers that people run already, as jobs of Backstop.
+//!
+//! A source takes messages from a broker and submits a job for each: admitted once by the id of the message, and
+//! acknowledged to the broker only after the job is durable (B1). What cannot be a job goes to the bridge's invalid
+//! channel with its raw bytes and the reason (B4). A broker that is away is tried again, and never holds up the engine.
+//!
+//! # Layout
+//! - [`BrokerMessage`], [`NewMessage`], [`Broker`], [`BrokerSession`]: what a broker can do, whichever it is.
+//! - [`brokers`]: RabbitMQ, Redis streams, NATS JetStream, SQS and beanstalkd, each behind a feature.
+//! - [`BridgeSettings`]: `[bridges.NAME]` of the configuration, checked.
+//! - [`Source`]: the loop that turns messages into jobs; [`SourceHandle`] pauses, resumes and watches it.
+//! - [`InvalidMessages`]: what could not become a job.
+//!
+//! Must not know a store or a database: it uses what every program has that submits jobs.
+
+mod address;
+mod broker;
+pub mod brokers;
+mod decide;
+mod invalid;
+mod message;
+mod route;
+mod settings;
+mod source;
+mod span;
+
+pub use address::{AddressError, BrokerAddress, BrokerKind};
+pub use broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
+pub use decide::{MOST_KEPT_BYTES, MessageFate, SubmitFate};
+pub use invalid::{InvalidMessage, InvalidMessages, InvalidPage, MOST_INVALID, WrittenInvalid};
+pub use message::{BrokerMessage, DeliveryTag, IdOrigin, MessageId, NewMessage};
+pub use route::{JobRoute, MessageProblem};
+pub use settings::{BridgeProfile, BridgeSettings, BridgeSettingsError, SourceSettings, check_all};
+pub use source::{Source, SourceHandle, SourceState, SourceStatus, SourceTimes};

@@ -1,0 +1,199 @@
+//! What job a message becomes (profile `plain`): the body is the payload, the id of the message keeps it from becoming
+//! two jobs.
+//!
+//! Pure: it looks at a message and touches nothing.
+
+use std::sync::Arc;
+
+use backstop_core::Refusal;
+use serde_json::Value;
+
+use crate::message::{BrokerMessage, MessageId};
+
+/// Why a message cannot be a job (B4).
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageProblem {
+    /// There is no body.
+    #[error("the body is empty; the payload of a job is JSON")]
+    Empty,
+    /// The body is no text.
+    #[error("the body is not UTF-8 text: {0}")]
+    NotText(std::str::Utf8Error),
+    /// It has no id where the bridge looks for one.
+    #[error("the message has no id: {0} is missing, empty or no text")]
+    NoId(String),
+    /// No job can be like this.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store fails on it, and not on others.
+    #[error("the store does not take it: {0}")]
+    Store(String),
+}
+
+/// Where the id of a message is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+enum IdPlace {
+    /// Where the broker has it.
+    #[default]
+    Message,
+    /// In a header.
+    Header(String),
+    /// In the body, by a JSON pointer.
+    Pointer(String),
+    /// It is a digest of the body.
+    Body,
+}
+
+/// How messages of one bridge become jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRoute {
+    /// The bridge.
+    pub bridge: Arc<str>,
+    /// The kind of the jobs.
+    pub kind: Arc<str>,
+    /// Their queue.
+    pub queue: Arc<str>,
+    id: IdPlace,
+}
+
+/// A job that a message becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RoutedPayload<'a> {
+    pub(crate) payload: &'a str,
+}
+
+impl JobRoute {
+    /// Messages become jobs of this kind in this queue, and have the ids that their broker says.
+    pub fn new(bridge: impl Into<Arc<str>>, kind: impl Into<Arc<str>>, queue: impl Into<Arc<str>>) -> Self {
+        Self { bridge: bridge.into(), kind: kind.into(), queue: queue.into(), id: IdPlace::Message }
+    }
+
+    /// The same with ids from elsewhere: `header:NAME`, a JSON pointer such as `/order/id`, or `body` for a digest.
+    ///
+    /// # Errors
+    /// One sentence when it is none of these.
+    pub fn id_from(mut self, place: &str) -> Result<Self, String> {
+        self.id = match (place, place.strip_prefix("header:")) {
+            ("body", _) => IdPlace::Body,
+            (_, Some(name)) if !name.is_empty() => IdPlace::Header(name.to_owned()),
+            (pointer, None) if pointer.starts_with('/') => IdPlace::Pointer(pointer.to_owned()),
+            _ => {
+                return Err(format!(
+                    "`{place}` is no place of an id: write header:NAME, /json/pointer or body"
+                ));
+            }
+        };
+        Ok(self)
+    }
+
+    /// The payload of the job that this message becomes.
+    pub(crate) fn payload<'a>(
+        &self,
+        message: &'a BrokerMessage,
+    ) -> Result<RoutedPayload<'a>, MessageProblem> {
+        if message.body.is_empty() {
+            return Err(MessageProblem::Empty);
+        }
+        let payload = std::str::from_utf8(&message.body).map_err(MessageProblem::NotText)?;
+        Ok(RoutedPayload { payload })
+    }
+
+    /// The idempotency key of that job: the same in every delivery, and never that of another bridge.
+    pub(crate) fn key(&self, message: &BrokerMessage) -> Result<String, MessageProblem> {
+        Ok(format!("{}/{}", self.bridge, self.id(message)?))
+    }
+
+    /// What tells this message from others.
+    pub(crate) fn id(&self, message: &BrokerMessage) -> Result<MessageId, MessageProblem> {
+        let found = match &self.id {
+            IdPlace::Message => Some(message.id.clone()),
+            IdPlace::Body => Some(MessageId::of_body(&message.body)),
+            IdPlace::Header(name) => message.header(name).map(MessageId::producer),
+            IdPlace::Pointer(pointer) => pointed(&message.body, pointer).map(MessageId::producer),
+        };
+        found.filter(|id| !id.text.is_empty()).ok_or_else(|| MessageProblem::NoId(self.place()))
+    }
+
+    fn place(&self) -> String {
+        match &self.id {
+            IdPlace::Message => "the id of the message".to_owned(),
+            IdPlace::Body => "its body".to_owned(),
+            IdPlace::Header(name) => format!("header `{name}`"),
+            IdPlace::Pointer(pointer) => format!("`{pointer}` of its body"),
+        }
+    }
+}
+
+/// A text or a whole number at this place of a body.
+fn pointed(body: &[u8], pointer: &str) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    match body.pointer(pointer)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) if number.is_u64() || number.is_i64() => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::DeliveryTag;
+
+    fn message(body: &[u8]) -> BrokerMessage {
+        BrokerMessage {
+            id: MessageId::broker("m-1"),
+            body: body.to_vec(),
+            headers: vec![("Order-Id".into(), "o-7".into()), ("Blank".into(), String::new())],
+            deliveries: None,
+            tag: DeliveryTag::new("1"),
+        }
+    }
+
+    fn route() -> JobRoute {
+        JobRoute::new("orders", "charge", "default")
+    }
+
+    #[test]
+    fn bodies_are_payloads_when_they_are_text() {
+        // B1, B4: whether it is JSON within the limits is checked by the engine, as for every submit.
+        for (body, expected) in [
+            (&b"{\"a\":1}"[..], Ok("{\"a\":1}")),
+            (b"not json", Ok("not json")),
+            (b"a\0b", Ok("a\0b")),
+            (b"", Err("the body is empty; the payload of a job is JSON".to_owned())),
+        ] {
+            let found = route().payload(&message(body)).map(|found| found.payload.to_owned());
+            assert_eq!(found.map_err(|problem| problem.to_string()), expected.map(str::to_owned));
+        }
+        let problem = route().payload(&message(b"\"\xff\"")).unwrap_err();
+        assert!(matches!(problem, MessageProblem::NotText(_)), "{problem}");
+    }
+
+    #[test]
+    fn ids_come_from_where_the_bridge_says_and_belong_to_the_bridge() {
+        // B1
+        let body = br#"{"order":{"id":"x","number":7,"price":1.5,"tags":[]}}"#;
+        let digest = MessageId::of_body(body).text;
+        for (place, key) in [
+            ("header:order-id", Some("orders/o-7")),
+            ("header:Blank", None),
+            ("header:absent", None),
+            ("/order/id", Some("orders/x")),
+            ("/order/number", Some("orders/7")),
+            ("/order/price", None),
+            ("/order/tags", None),
+            ("/absent", None),
+            ("body", Some(format!("orders/{digest}").as_str())),
+        ] {
+            let found = route().id_from(place).expect(place).key(&message(body));
+            assert_eq!(found.ok().as_deref(), key, "{place}");
+        }
+        assert_eq!(route().key(&message(b"")).unwrap(), "orders/m-1");
+        let missing = route().id_from("/id").unwrap().key(&message(b"[")).unwrap_err().to_string();
+        assert_eq!(missing, "the message has no id: `/id` of its body is missing, empty or no text");
+        for place in ["", "header:", "id", "headers:x"] {
+            assert!(route().id_from(place).unwrap_err().contains("is no place of an id"), "{place}");
+        }
+    }
+}

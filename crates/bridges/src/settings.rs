@@ -1,0 +1,426 @@
+//! `[bridges.NAME]` of the configuration: what a bridge is told, and whether it can be meant.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::address::{AddressError, BrokerAddress};
+use crate::route::JobRoute;
+use crate::span;
+
+/// Messages that a source takes at once at most. More would make a batch slower, and not the whole faster.
+const MOST_PREFETCH: usize = 1_000;
+
+/// Characters of the name of a bridge: it stands before every id of a message, in an idempotency key.
+const NAME_CHARS: usize = 64;
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct HiddenText(pub(crate) String);
+
+impl fmt::Debug for HiddenText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+/// How messages are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum BridgeProfile {
+    /// The body is the payload, and the message id the idempotency key.
+    #[default]
+    Plain,
+}
+
+/// One bridge. Its address and its keys are never shown.
+///
+/// ```
+/// use backstop_bridges::BridgeSettings;
+///
+/// let settings: BridgeSettings = toml::from_str(r#"
+///     broker = "redis://:hunter2@127.0.0.1:6379"
+///     source = { queue = "orders", kind = "charge", prefetch = 50 }
+/// "#)?;
+/// settings.check("orders", |kind| kind == "charge")?;
+/// assert!(!format!("{settings:?}").contains("hunter2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct BridgeSettings {
+    pub(crate) broker: HiddenText,
+    /// How messages are read.
+    #[serde(default)]
+    pub profile: BridgeProfile,
+    /// True when a connection to another machine may go unencrypted.
+    #[serde(default)]
+    pub plaintext: bool,
+    /// Takes messages and submits jobs.
+    pub source: SourceSettings,
+    /// Where SQS is; read from its address unless said.
+    #[serde(default)]
+    pub region: Option<String>,
+    #[serde(default)]
+    pub(crate) access_key: Option<HiddenText>,
+    #[serde(default)]
+    pub(crate) secret_key: Option<HiddenText>,
+    #[serde(default)]
+    pub(crate) session_token: Option<HiddenText>,
+}
+
+/// What a bridge takes, and what it makes of it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SourceSettings {
+    /// The queue of the broker: a stream for Redis and NATS, a tube for beanstalkd.
+    pub queue: String,
+    /// The kind of the jobs.
+    pub kind: String,
+    /// Their queue.
+    #[serde(default = "default_queue")]
+    pub to_queue: String,
+    /// Where the id of a message is: `header:NAME`, a JSON pointer into its body, or `body` for a digest of it. Where
+    /// its broker has it, unless said.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// Messages that it holds at once at most.
+    #[serde(default = "default_prefetch")]
+    pub prefetch: usize,
+    /// The group of Redis and the consumer of NATS that keep how far the bridge is; the name of the bridge unless said.
+    #[serde(default)]
+    pub consumer: Option<String>,
+    /// How long a message may be held before its broker gives it to somebody else: the messages of a dead consumer of
+    /// Redis, the visibility of SQS, the wait of NATS. The others notice when a connection is gone.
+    #[serde(default, deserialize_with = "span::option")]
+    pub hold: Option<Duration>,
+    /// The field of a Redis stream that has the body.
+    #[serde(default = "default_body_field")]
+    pub body_field: String,
+    /// Where abandoned messages go, for Redis and RabbitMQ: a stream, or a queue; `QUEUE.dead` unless said.
+    #[serde(default)]
+    pub dead_letters: Option<String>,
+}
+
+fn default_queue() -> String {
+    "default".to_owned()
+}
+
+fn default_body_field() -> String {
+    "body".to_owned()
+}
+
+const fn default_prefetch() -> usize {
+    100
+}
+
+/// Why a bridge cannot be what its settings say. Each names the bridge.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BridgeSettingsError {
+    /// The name cannot be one.
+    #[error("`{0}` cannot be the name of a bridge: use up to {NAME_CHARS} letters, digits, `-`, `_` and `.`")]
+    Name(String),
+    /// Its address cannot be used.
+    #[error("bridge `{bridge}`: {problem}")]
+    Address {
+        /// The bridge.
+        bridge: String,
+        /// What is wrong with it.
+        problem: AddressError,
+    },
+    /// A value cannot be meant.
+    #[error("bridge `{bridge}`: `{key}` {problem}")]
+    Value {
+        /// The bridge.
+        bridge: String,
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// No worker of this program knows the kind.
+    #[error("bridge `{bridge}`: kind `{kind}` is not known here; register it or check the spelling")]
+    UnknownKind {
+        /// The bridge.
+        bridge: String,
+        /// The kind.
+        kind: String,
+    },
+    /// Two bridges would take each other's messages for their own.
+    #[error(
+        "bridges `{first}` and `{second}` both take `{queue}` as consumer `{consumer}`: give one of them another \
+         `consumer`, or remove it"
+    )]
+    SameConsumer {
+        /// One of them.
+        first: String,
+        /// The other.
+        second: String,
+        /// The queue of the broker.
+        queue: String,
+        /// The consumer.
+        consumer: String,
+    },
+    /// This program was built without the broker.
+    #[error(
+        "bridge `{bridge}`: this program was built without {broker}; build it with the feature `{feature}`"
+    )]
+    NotBuilt {
+        /// The bridge.
+        bridge: String,
+        /// The broker.
+        broker: &'static str,
+        /// What to build it with.
+        feature: &'static str,
+    },
+}
+
+impl BridgeSettings {
+    /// A bridge of this broker with this source.
+    pub fn new(broker: impl Into<String>, source: SourceSettings) -> Self {
+        Self {
+            broker: HiddenText(broker.into()),
+            profile: BridgeProfile::Plain,
+            plaintext: false,
+            source,
+            region: None,
+            access_key: None,
+            secret_key: None,
+            session_token: None,
+        }
+    }
+
+    /// The keys that SQS is asked with; those of the environment unless said.
+    #[must_use]
+    pub fn keys(mut self, access: impl Into<String>, secret: impl Into<String>) -> Self {
+        self.access_key = Some(HiddenText(access.into()));
+        self.secret_key = Some(HiddenText(secret.into()));
+        self
+    }
+
+    /// Checks everything that needs no connection.
+    ///
+    /// # Errors
+    /// The first thing that cannot be meant.
+    pub fn check(&self, name: &str, knows: impl Fn(&str) -> bool) -> Result<(), BridgeSettingsError> {
+        let ok = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > NAME_CHARS || !name.chars().all(ok) {
+            return Err(BridgeSettingsError::Name(name.to_owned()));
+        }
+        self.address(name)?;
+        let source = &self.source;
+        let value = |key: &'static str, problem: &str| BridgeSettingsError::Value {
+            bridge: name.to_owned(),
+            key,
+            problem: problem.to_owned(),
+        };
+        for (key, text) in
+            [("queue", &source.queue), ("to_queue", &source.to_queue), ("body_field", &source.body_field)]
+        {
+            if text.is_empty() {
+                return Err(value(key, "is empty"));
+            }
+        }
+        if source.prefetch == 0 || source.prefetch > MOST_PREFETCH {
+            let problem = format!("is {}: give between 1 and {MOST_PREFETCH}", source.prefetch);
+            return Err(value("prefetch", &problem));
+        }
+        if source.hold.is_some_and(|hold| hold.is_zero()) {
+            return Err(value("hold", "is 0: everything would be delivered twice"));
+        }
+        self.route(name)?;
+        if !knows(&source.kind) {
+            return Err(BridgeSettingsError::UnknownKind {
+                bridge: name.to_owned(),
+                kind: source.kind.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The address of its broker.
+    ///
+    /// # Errors
+    /// When it names no broker, or would send credentials in the clear.
+    pub fn address(&self, name: &str) -> Result<BrokerAddress, BridgeSettingsError> {
+        BrokerAddress::parse(&self.broker.0, self.plaintext)
+            .map_err(|problem| BridgeSettingsError::Address { bridge: name.to_owned(), problem })
+    }
+
+    /// What its messages become.
+    ///
+    /// # Errors
+    /// When no id can be where it says.
+    pub fn route(&self, name: &str) -> Result<JobRoute, BridgeSettingsError> {
+        let route = JobRoute::new(name, self.source.kind.as_str(), self.source.to_queue.as_str());
+        let Some(place) = &self.source.id else { return Ok(route) };
+        let refused = |problem| BridgeSettingsError::Value { bridge: name.to_owned(), key: "id", problem };
+        route.id_from(place).map_err(refused)
+    }
+
+    /// Under which name the broker keeps how far the bridge is.
+    #[must_use]
+    pub fn consumer<'a>(&'a self, name: &'a str) -> &'a str {
+        self.source.consumer.as_deref().unwrap_or(name)
+    }
+}
+
+impl SourceSettings {
+    /// Takes messages of this queue and makes jobs of this kind.
+    pub fn new(queue: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self {
+            queue: queue.into(),
+            kind: kind.into(),
+            to_queue: default_queue(),
+            id: None,
+            prefetch: default_prefetch(),
+            consumer: None,
+            hold: None,
+            body_field: default_body_field(),
+            dead_letters: None,
+        }
+    }
+
+    /// Holds so many messages at once at most.
+    #[must_use]
+    pub const fn prefetch(mut self, messages: usize) -> Self {
+        self.prefetch = messages;
+        self
+    }
+
+    /// Submits to this queue.
+    #[must_use]
+    pub fn to_queue(mut self, queue: impl Into<String>) -> Self {
+        self.to_queue = queue.into();
+        self
+    }
+
+    /// Finds ids of messages there: see [`SourceSettings::id`].
+    #[must_use]
+    pub fn id(mut self, place: impl Into<String>) -> Self {
+        self.id = Some(place.into());
+        self
+    }
+
+    /// Lets messages go to others after so long: see [`SourceSettings::hold`].
+    #[must_use]
+    pub const fn hold(mut self, span: Duration) -> Self {
+        self.hold = Some(span);
+        self
+    }
+
+    /// Where abandoned messages go.
+    #[must_use]
+    pub(crate) fn dead_letters(&self) -> String {
+        self.dead_letters.clone().unwrap_or_else(|| format!("{}.dead", self.queue))
+    }
+}
+
+/// Checks all bridges of a program, each alone and all together.
+#[must_use]
+pub fn check_all(
+    bridges: &BTreeMap<String, BridgeSettings>,
+    knows: impl Fn(&str) -> bool,
+) -> Vec<BridgeSettingsError> {
+    let mut faults: Vec<BridgeSettingsError> =
+        bridges.iter().filter_map(|(name, bridge)| bridge.check(name, &knows).err()).collect();
+    let mut seen: BTreeMap<(String, &str, &str), &str> = BTreeMap::new();
+    for (name, bridge) in bridges {
+        let Ok(address) = bridge.address(name) else { continue };
+        let (queue, consumer) = (bridge.source.queue.as_str(), bridge.consumer(name));
+        if let Some(first) = seen.insert((address.to_string(), queue, consumer), name) {
+            faults.push(BridgeSettingsError::SameConsumer {
+                first: first.to_owned(),
+                second: name.clone(),
+                queue: queue.to_owned(),
+                consumer: consumer.to_owned(),
+            });
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<BridgeSettings, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    fn with(source: &str) -> BridgeSettings {
+        read(&format!("broker = \"redis://127.0.0.1\"\nsource = {{ queue = \"q\", kind = \"k\", {source} }}"))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_bridge_is_read_with_its_defaults() {
+        let bridge = with("hold = \"90s\"");
+        assert_eq!((bridge.source.prefetch, bridge.source.to_queue.as_str()), (100, "default"));
+        assert_eq!(bridge.source.hold, Some(Duration::from_secs(90)));
+        assert_eq!((bridge.consumer("orders"), bridge.source.dead_letters().as_str()), ("orders", "q.dead"));
+        assert_eq!(bridge.check("orders", |_| true), Ok(()));
+    }
+
+    #[test]
+    fn unknown_keys_and_bad_values_are_named() {
+        let unknown = read("broker = \"redis://127.0.0.1\"\nqueue = \"q\"").unwrap_err();
+        assert!(unknown.contains("unknown field `queue`"), "{unknown}");
+        let nested =
+            "broker = \"redis://127.0.0.1\"\nsource = { queue = \"q\", kind = \"k\", prefetsch = 3 }";
+        assert!(read(nested).unwrap_err().contains("unknown field `prefetsch`"));
+        assert!(read("broker = \"redis://127.0.0.1\"").unwrap_err().contains("missing field `source`"));
+        let span =
+            "broker = \"redis://127.0.0.1\"\nsource = { queue = \"q\", kind = \"k\", hold = \"1 day\" }";
+        assert!(read(span).unwrap_err().contains("`1 day` is not a span of time"));
+        for (source, told) in [
+            ("prefetch = 0", "`prefetch` is 0: give between 1 and 1000"),
+            ("prefetch = 1001", "`prefetch` is 1001: give between 1 and 1000"),
+            ("to_queue = \"\"", "`to_queue` is empty"),
+            ("hold = \"0s\"", "`hold` is 0"),
+            ("id = \"number\"", "`id` `number` is no place of an id"),
+        ] {
+            let fault = with(source).check("orders", |_| true).unwrap_err().to_string();
+            assert!(fault.starts_with("bridge `orders`: ") && fault.contains(told), "{fault}");
+        }
+        for name in ["", "a/b", "a b", "ä", &"x".repeat(65)] {
+            let named = BridgeSettingsError::Name(name.to_owned());
+            assert_eq!(with("prefetch = 1").check(name, |_| true), Err(named));
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_and_two_bridges_on_one_consumer_are_one_fault_each() {
+        let mut bridges = BTreeMap::new();
+        for (name, source) in [("a", "consumer = \"c\""), ("b", "consumer = \"c\""), ("d", "prefetch = 1")] {
+            bridges.insert(name.to_owned(), with(source));
+        }
+        let faults: Vec<String> = check_all(&bridges, |_| true).iter().map(ToString::to_string).collect();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert!(faults[0].starts_with("bridges `a` and `b` both take `q` as consumer `c`"), "{faults:?}");
+        let unknown = check_all(&bridges, |_| false);
+        assert_eq!(unknown.len(), 4);
+        assert_eq!(
+            unknown[0].to_string(),
+            "bridge `a`: kind `k` is not known here; register it or check the spelling"
+        );
+    }
+
+    #[test]
+    fn no_secret_is_ever_shown() {
+        let text = "broker = \"sqs+https://ann:hunter2@sqs.example\"\naccess_key = \"hunter2\"\nsecret_key = \"hunter2\"\n\
+                    session_token = \"hunter2\"\nsource = { queue = \"q\", kind = \"k\" }";
+        let bridge = read(text).unwrap();
+        let refused = BridgeSettings::new("redis://:hunter2@cache.example", bridge.source.clone());
+        let fault = refused.check("orders", |_| true).unwrap_err();
+        let shown = format!("{bridge:?} {refused:?} {fault} {fault:?} {:?}", bridge.address("orders"));
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}

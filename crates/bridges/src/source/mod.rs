@@ -1,0 +1,177 @@
+//! A source: the loop that takes messages from a broker and submits jobs (B1).
+//!
+//! Owns how a source is started, paused and watched. What one round does is in `round`, what it does with a batch in
+//! `admit`.
+
+mod admit;
+mod round;
+mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop::{Backoff, Backstop};
+use backstop_core::failure::redact::sanitize;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::broker::Broker;
+use crate::brokers;
+use crate::route::JobRoute;
+use crate::settings::{BridgeSettings, BridgeSettingsError};
+
+use status::StatusBoard;
+pub use status::{SourceState, SourceStatus};
+
+/// A text as it may be stored and shown: without secrets, and within the limit of error texts.
+fn sanitized(engine: &Backstop, text: &str) -> String {
+    let config = engine.config();
+    sanitize(&*config.redactor, text, config.limits.error_chars)
+}
+
+/// How a source behaves in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceTimes {
+    /// How long one call waits for the first message; also how long a stop may take.
+    pub wait: Duration,
+    /// How it waits between attempts to reach the broker or the store.
+    pub backoff: Backoff,
+    /// How often it looks whether its queue is paused or full, or a circuit open.
+    pub look: Duration,
+}
+
+impl Default for SourceTimes {
+    fn default() -> Self {
+        Self {
+            wait: Duration::from_secs(1),
+            backoff: Backoff::exponential(Duration::from_millis(500), Duration::from_secs(30)),
+            look: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A source about to be started.
+///
+/// ```no_run
+/// use backstop::prelude::*;
+/// use backstop_bridges::{BridgeSettings, Source, SourceSettings};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Backstop::open("sqlite:jobs.db").await?;
+/// let settings = BridgeSettings::new("redis://127.0.0.1:6379", SourceSettings::new("orders", "charge"));
+/// let source = Source::new(&engine, "orders", &settings)?.start();
+/// println!("{:?}", source.status());
+/// source.stop().await;
+/// # Ok(()) }
+/// ```
+pub struct Source {
+    engine: Backstop,
+    broker: Arc<dyn Broker>,
+    route: JobRoute,
+    prefetch: usize,
+    times: SourceTimes,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source")
+            .field("route", &self.route)
+            .field("broker", &self.broker.address())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// The source of a bridge.
+    ///
+    /// # Errors
+    /// When the settings cannot be meant, or this program was built without the broker.
+    pub fn new(
+        engine: &Backstop,
+        name: &str,
+        settings: &BridgeSettings,
+    ) -> Result<Self, BridgeSettingsError> {
+        settings.check(name, |_| true)?;
+        let broker = brokers::open(name, settings, &engine.config().node)?;
+        let route = settings.route(name)?;
+        Ok(Self::on(engine, broker, route).prefetch(settings.source.prefetch))
+    }
+
+    /// A source on a broker of its own making.
+    #[must_use]
+    pub fn on(engine: &Backstop, broker: Arc<dyn Broker>, route: JobRoute) -> Self {
+        Self { engine: engine.clone(), broker, route, prefetch: 100, times: SourceTimes::default() }
+    }
+
+    /// Holds so many messages at once at most.
+    #[must_use]
+    pub fn prefetch(mut self, messages: usize) -> Self {
+        self.prefetch = messages.max(1);
+        self
+    }
+
+    /// Behaves so in time.
+    #[must_use]
+    pub const fn times(mut self, times: SourceTimes) -> Self {
+        self.times = times;
+        self
+    }
+
+    /// Starts the loop in a task of its own. A broker that is away is tried again for as long as the loop runs.
+    #[must_use]
+    pub fn start(self) -> SourceHandle {
+        let board = Arc::new(StatusBoard::default());
+        let (paused, listen) = watch::channel(false);
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(round::run(self, board.clone(), listen, stop.clone()));
+        SourceHandle { board, paused, stop, task }
+    }
+}
+
+/// A running source; it stops when this value goes away.
+#[derive(Debug)]
+pub struct SourceHandle {
+    board: Arc<StatusBoard>,
+    paused: watch::Sender<bool>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl SourceHandle {
+    /// How it is, and what it has done.
+    #[must_use]
+    pub fn status(&self) -> SourceStatus {
+        self.board.read()
+    }
+
+    /// Waits until its status is as `wanted` says.
+    pub async fn until(&self, wanted: impl Fn(&SourceStatus) -> bool + Send) -> SourceStatus {
+        self.board.until(wanted).await
+    }
+
+    /// Takes no messages until [`SourceHandle::resume`].
+    pub fn pause(&self) {
+        self.paused.send_replace(true);
+    }
+
+    /// Takes messages again.
+    pub fn resume(&self) {
+        self.paused.send_replace(false);
+    }
+
+    /// Ends it: what it holds is settled or goes back to the broker first.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        // A panic of the loop has been told where it happened.
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for SourceHandle {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,198 @@
+//! The rounds of a source: look whether it may, connect, receive, submit, settle, and again.
+//!
+//! Whatever goes wrong ends in a wait and another round. The session is thrown away first: so no message is held while
+//! nobody works on it, and the broker gives it to somebody else.
+
+use std::time::Duration;
+
+use backstop_store::Error as StoreError;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Source;
+use super::admit::{AdmittedBatch, admit};
+use super::status::{SourceState, StatusBoard};
+use crate::broker::{BrokerError, BrokerSession};
+use crate::decide::{self, QueueCondition};
+use std::sync::Arc;
+
+/// How a round ended.
+enum RoundEnd {
+    /// The next one may follow at once.
+    Again,
+    /// The broker failed.
+    Broker(BrokerError),
+    /// Messages cannot become jobs now.
+    Held(String),
+}
+
+/// What the rounds share.
+struct Rounds {
+    source: Source,
+    board: Arc<StatusBoard>,
+    session: Option<Box<dyn BrokerSession>>,
+    /// When it was last looked whether messages may become jobs.
+    looked: Option<Instant>,
+    /// Rounds that failed since the last that did not.
+    failures: u32,
+}
+
+/// The task of a source.
+pub(super) async fn run(
+    source: Source,
+    board: Arc<StatusBoard>,
+    mut paused: watch::Receiver<bool>,
+    stop: CancellationToken,
+) {
+    let mut rounds = Rounds { source, board, session: None, looked: None, failures: 0 };
+    while !stop.is_cancelled() {
+        if *paused.borrow_and_update() {
+            rounds.session = None;
+            rounds.board.write(|status| status.state = SourceState::Paused);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                changed = paused.changed() => if changed.is_err() { break },
+            }
+            continue;
+        }
+        let end = rounds.round().await;
+        let Some(pause) = rounds.after(end) else { continue };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(pause) => {}
+            // Whoever pauses or resumes wants to see it happen.
+            _ = paused.changed() => {}
+        }
+    }
+    rounds.session = None;
+    rounds.board.write(|status| status.state = SourceState::Stopped);
+}
+
+impl Rounds {
+    /// Notes how a round ended; answers how long to wait before the next.
+    fn after(&mut self, end: RoundEnd) -> Option<Duration> {
+        let (state, problem) = match end {
+            RoundEnd::Again => {
+                self.failures = 0;
+                return None;
+            }
+            RoundEnd::Broker(error) => (SourceState::Disconnected, error.to_string()),
+            RoundEnd::Held(problem) => (SourceState::Held, problem),
+        };
+        self.session = None;
+        self.looked = None;
+        self.failures = self.failures.saturating_add(1);
+        let pause = self.source.times.backoff.delay(self.failures, fastrand::f64());
+        let problem = super::sanitized(&self.source.engine, &problem);
+        let bridge = &*self.source.route.bridge;
+        // One line for each trouble, and not one for each attempt.
+        if self.failures == 1 {
+            tracing::warn!(bridge, ?state, "bridge takes no messages: {problem}");
+        } else {
+            tracing::debug!(bridge, ?state, attempt = self.failures, ?pause, "still: {problem}");
+        }
+        self.board.write(|status| {
+            status.state = state;
+            status.last_error = Some(problem);
+        });
+        Some(pause)
+    }
+
+    async fn round(&mut self) -> RoundEnd {
+        match self.closed_by().await {
+            Ok(None) => {}
+            Ok(Some(reason)) => return RoundEnd::Held(reason),
+            Err(error) => return RoundEnd::Held(error.to_string()),
+        }
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => match self.source.broker.connect().await {
+                Ok(session) => {
+                    self.board.write(|status| status.connections += 1);
+                    session
+                }
+                Err(error) => return RoundEnd::Broker(error),
+            },
+        };
+        let end = self.exchange(&mut *session).await;
+        if matches!(end, RoundEnd::Again) {
+            self.session = Some(session);
+        }
+        end
+    }
+
+    /// Receives a batch, makes jobs of it, and settles it.
+    async fn exchange(&mut self, session: &mut dyn BrokerSession) -> RoundEnd {
+        let Source { engine, route, prefetch, times, .. } = &self.source;
+        let messages = match session.receive(*prefetch, times.wait).await {
+            Ok(messages) => messages,
+            Err(error) => return RoundEnd::Broker(error),
+        };
+        self.board.write(|status| {
+            status.state = SourceState::Consuming;
+            status.last_error = None;
+            status.received += messages.len() as u64;
+        });
+        if messages.is_empty() {
+            return RoundEnd::Again;
+        }
+        let batch = admit(engine, route, messages).await;
+        self.board.write(|status| {
+            status.admitted += batch.admitted;
+            status.duplicates += batch.duplicates;
+            status.invalid += batch.invalid;
+        });
+        match settle(&self.board, session, &batch).await {
+            Err(error) => RoundEnd::Broker(error),
+            Ok(()) => batch.hold.map_or(RoundEnd::Again, RoundEnd::Held),
+        }
+    }
+
+    /// Why messages could not become jobs now, if they could not. It is looked up once in a while: a batch that is
+    /// refused in between goes back.
+    async fn closed_by(&mut self) -> Result<Option<String>, StoreError> {
+        let Source { engine, route, times, .. } = &self.source;
+        if self.looked.is_some_and(|looked| looked.elapsed() < times.look) {
+            return Ok(None);
+        }
+        let mut range = backstop::queue::QueueRange::under(&*route.queue);
+        range.limit = Some(1);
+        let page = engine.queues().page(range).await?;
+        let view = page.items.first().filter(|view| view.name == *route.queue);
+        let config = engine.config();
+        let circuit = match config.kind_dependencies.get(&*route.kind) {
+            Some(key) => engine.circuits().get(key).await?.map(|view| (key.clone(), view.circuit.state)),
+            None => None,
+        };
+        let condition = QueueCondition {
+            paused: view.is_some_and(|view| view.paused),
+            pending: view.map_or(0, |view| view.pending),
+            max_depth: config.queues.get(&*route.queue).and_then(|queue| queue.max_depth),
+            circuit,
+        };
+        self.looked = Some(Instant::now());
+        Ok(decide::closed_by(&route.queue, &condition))
+    }
+}
+
+/// Tells the broker what became of each message. What it does not hear is delivered again, and known then.
+async fn settle(
+    board: &StatusBoard,
+    session: &mut dyn BrokerSession,
+    batch: &AdmittedBatch,
+) -> Result<(), BrokerError> {
+    if !batch.settled.is_empty() {
+        session.ack(&batch.settled).await?;
+        board.write(|status| status.acked += batch.settled.len() as u64);
+    }
+    for (message, reason) in &batch.abandoned {
+        session.abandon(message, reason).await?;
+        board.write(|status| status.abandoned += 1);
+    }
+    if !batch.back.is_empty() {
+        session.nack(&batch.back, Duration::ZERO).await?;
+        board.write(|status| status.given_back += batch.back.len() as u64);
+    }
+    Ok(())
+}

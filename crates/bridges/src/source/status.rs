@@ -1,0 +1,84 @@
+//! What a source tells of itself.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use tokio::sync::Notify;
+
+/// How a source is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SourceState {
+    /// It has not reached its broker yet.
+    #[default]
+    Starting,
+    /// It takes messages.
+    Consuming,
+    /// Somebody paused it.
+    Paused,
+    /// It takes no messages, because they could not become jobs now; it goes on by itself.
+    Held,
+    /// Its broker is away; it goes on by itself.
+    Disconnected,
+    /// It has ended.
+    Stopped,
+}
+
+/// How a source is, and what it has done since it was started.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
+pub struct SourceStatus {
+    /// How it is.
+    pub state: SourceState,
+    /// Messages that it received, each delivery counted.
+    pub received: u64,
+    /// Jobs that it submitted.
+    pub admitted: u64,
+    /// Messages that were jobs already.
+    pub duplicates: u64,
+    /// Messages that went to the invalid channel.
+    pub invalid: u64,
+    /// Messages that their broker was left to keep, because they were too large for that.
+    pub abandoned: u64,
+    /// Messages that it settled.
+    pub acked: u64,
+    /// Messages that it gave back.
+    pub given_back: u64,
+    /// How often it reached its broker.
+    pub connections: u64,
+    /// Why it does not take messages, or what went wrong last, in words.
+    pub last_error: Option<String>,
+}
+
+/// Where the loop writes and others read.
+#[derive(Debug, Default)]
+pub(crate) struct StatusBoard {
+    status: Mutex<SourceStatus>,
+    changed: Notify,
+}
+
+impl StatusBoard {
+    pub(crate) fn read(&self) -> SourceStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn write(&self, change: impl FnOnce(&mut SourceStatus)) {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) async fn until(&self, wanted: impl Fn(&SourceStatus) -> bool) -> SourceStatus {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that no change is missed between the two.
+            changed.as_mut().enable();
+            let status = self.read();
+            if wanted(&status) {
+                return status;
+            }
+            changed.await;
+        }
+    }
+}

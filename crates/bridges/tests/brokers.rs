@@ -1,0 +1,13 @@
+//! One conformance suite for all brokers, each a real server of its own (B1, B4, B5, B6).
+//!
+//! The cases are in `cases`; what a broker needs beside them is in a file of its name.
+#![allow(missing_docs, reason = "a test")]
+
+#[path = "brokers/beanstalkd.rs"]
+mod beanstalkd;
+#[path = "brokers/cases/mod.rs"]
+mod cases;
+#[path = "brokers/redis.rs"]
+mod redis;
+#[path = "brokers/stage.rs"]
+mod stage;

@@ -1,0 +1,87 @@
+//! Redis streams.
+
+use backstop_bridges::{BridgeSettings, SourceSettings};
+use backstop_testbed::{DatabaseSettings, Folder, Redis, shared};
+
+use crate::cases;
+use crate::stage::{Stage, TestBroker, TestEngine};
+
+struct RedisServer(Redis);
+
+impl TestBroker for RedisServer {
+    fn port(&self) -> u16 {
+        self.0.port()
+    }
+
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn make_queue(&self, queue: &str) {
+        // A stream comes into being with its first entry, and stays when that is gone.
+        self.0.order(&format!("XADD {queue} * a b")).expect("the server is there");
+        self.0.order(&format!("XTRIM {queue} MAXLEN 0")).expect("the server is there");
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().expect("it ends");
+    }
+
+    fn start_again(&mut self) {
+        self.0.start_again().expect("it starts");
+    }
+
+    fn ack_bytes(&self) -> &'static [u8] {
+        b"XACK"
+    }
+
+    fn abandoned(&self, queue: &str) -> Vec<Vec<u8>> {
+        let settings =
+            BridgeSettings::new(self.url(), SourceSettings::new(format!("{queue}.dead"), "charge"));
+        crate::stage::read_all(&settings)
+    }
+}
+
+fn stage() -> Stage {
+    let folder = Folder::new("bridge-redis").expect("a folder");
+    let server = Redis::start(&DatabaseSettings::new(folder.join("redis")).durable()).expect("a server");
+    Stage::new(folder, Box::new(RedisServer(server)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_streams() {
+    // B1, B4, B5, B6
+    cases::all(stage()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_streams_cut_between_admit_and_ack_on_sqlite() {
+    // B1, C6
+    cases::cuts(&stage(), &TestEngine::new(backstop::Config::default()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_streams_cut_between_admit_and_ack_on_postgres() {
+    // B1, C6
+    let url = format!("{}?schema=bridge_{}", shared::postgres(), std::process::id());
+    let folder = Folder::new("bridge-postgres").expect("a folder");
+    cases::cuts(&stage(), &TestEngine::at(&url, backstop::Config::default(), folder).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_streams_cut_between_admit_and_ack_on_mysql() {
+    // B1, C6
+    use backstop::mysql::mysql_async::prelude::Queryable as _;
+    use backstop::mysql::mysql_async::{Conn, Opts};
+
+    let server = shared::mariadb();
+    let mut conn = Conn::new(Opts::from_url(server).expect("a good URL")).await.expect("a server");
+    let name = format!("bridge_{}", std::process::id());
+    conn.query_drop(format!("CREATE DATABASE {name}")).await.expect("a new name");
+    let (place, _) = server.rsplit_once('/').expect("a URL with a database");
+    let folder = Folder::new("bridge-mysql").expect("a folder");
+    let engine = TestEngine::at(&format!("{place}/{name}"), backstop::Config::default(), folder).await;
+    cases::cuts(&stage(), &engine).await;
+    conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
+    conn.disconnect().await.expect("the connection ends");
+}
