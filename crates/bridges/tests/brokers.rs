@@ -7,6 +7,10 @@
 mod beanstalkd;
 #[path = "brokers/cases/mod.rs"]
 mod cases;
+#[path = "brokers/nats.rs"]
+mod nats;
+#[path = "brokers/rabbitmq.rs"]
+mod rabbitmq;
 #[path = "brokers/redis.rs"]
 mod redis;
 #[path = "brokers/stage.rs"]

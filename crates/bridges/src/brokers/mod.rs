@@ -2,6 +2,10 @@
 
 #[cfg(feature = "beanstalkd")]
 pub mod beanstalkd;
+#[cfg(feature = "nats")]
+pub mod nats;
+#[cfg(feature = "rabbitmq")]
+pub mod rabbitmq;
 #[cfg(feature = "redis")]
 pub mod redis;
 
@@ -28,6 +32,10 @@ pub fn open(
     match address.kind() {
         #[cfg(feature = "beanstalkd")]
         BrokerKind::Beanstalkd => Ok(Arc::new(beanstalkd::Beanstalkd::new(address, settings))),
+        #[cfg(feature = "nats")]
+        BrokerKind::Nats => Ok(Arc::new(nats::Nats::new(address, name, settings))),
+        #[cfg(feature = "rabbitmq")]
+        BrokerKind::Rabbitmq => Ok(Arc::new(rabbitmq::Rabbitmq::new(address, name, settings))),
         #[cfg(feature = "redis")]
         BrokerKind::Redis => Ok(Arc::new(redis::RedisStreams::new(address, name, settings, node))),
         #[allow(unreachable_patterns, reason = "there is none left when every broker is built in")]

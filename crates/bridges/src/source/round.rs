@@ -94,6 +94,7 @@ impl Rounds {
         }
         self.board.write(|status| {
             status.state = state;
+            status.failures += 1;
             status.last_error = Some(problem);
         });
         Some(pause)

@@ -45,6 +45,8 @@ pub struct SourceStatus {
     pub acked: u64,
     /// Messages that it gave back.
     pub given_back: u64,
+    /// Rounds that failed, because the broker or the store was away or there was no room.
+    pub failures: u64,
     /// How often it reached its broker.
     pub connections: u64,
     /// Why it does not take messages, or what went wrong last, in words.

@@ -1,10 +1,12 @@
 //! Redis streams.
 
+use std::time::Duration;
+
 use backstop_bridges::{BridgeSettings, SourceSettings};
 use backstop_testbed::{DatabaseSettings, Folder, Redis, shared};
 
 use crate::cases;
-use crate::stage::{Stage, TestBroker, TestEngine};
+use crate::stage::{Stage, TestBroker, TestEngine, until};
 
 struct RedisServer(Redis);
 
@@ -84,4 +86,21 @@ async fn redis_streams_cut_between_admit_and_ack_on_mysql() {
     cases::cuts(&stage(), &engine).await;
     conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
     conn.disconnect().await.expect("the connection ends");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_streams_of_a_dead_consumer_are_claimed_by_another() {
+    // B1, B5: what one node read and never settled becomes jobs of another, once each.
+    let (stage, engine) = (stage(), TestEngine::new(backstop::Config::default()).await);
+    let queue = stage.queue();
+    stage.publish(&queue, (0..5).map(|number| format!("{number}"))).await;
+    let mut dead = stage.session(&queue).await;
+    assert_eq!(dead.receive(3, Duration::from_secs(1)).await.expect("there").len(), 3);
+    drop(dead);
+    let handle = stage.start(&engine, SourceSettings::new(&queue, "charge").hold(Duration::from_millis(300)));
+    let status = until(&handle, |status| status.acked == 5).await;
+    assert_eq!((status.admitted, status.duplicates), (5, 0));
+    let mut payloads = engine.payloads().await;
+    payloads.sort();
+    assert_eq!(payloads, ["0", "1", "2", "3", "4"]);
 }

@@ -228,6 +228,19 @@ pub(crate) async fn until(
     }
 }
 
+/// Waits for something that no status tells.
+pub(crate) async fn eventually(source: &SourceHandle, is_so: impl Fn() -> bool) {
+    let look = async {
+        while !is_so() {
+            // Looks again when anything changes, and now and then.
+            let received = source.status().received;
+            let more = source.until(|status| status.received > received);
+            let _ = tokio::time::timeout(Duration::from_millis(20), more).await;
+        }
+    };
+    soon("what a case waits for", look).await;
+}
+
 /// A broker that a test connects to by itself.
 pub(crate) fn broker(settings: &BridgeSettings) -> Arc<dyn Broker> {
     brokers::open("orders", settings, "test").expect("good settings")
@@ -249,6 +262,10 @@ pub(crate) fn read_all(settings: &BridgeSettings) -> Vec<Vec<u8>> {
             session.ack(&tags).await.expect("the broker is there");
         }
     };
-    // Called from cases, which run in a runtime of their own.
-    tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(soon("reading a queue", read)))
+    block_on(soon("reading a queue", read))
+}
+
+/// For what is not async, in a runtime that goes on meanwhile.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(future))
 }

@@ -1,0 +1,256 @@
+//! NATS JetStream: a stream, read by a durable consumer that pulls.
+//!
+//! Abandoned messages are terminated: the server stops delivering them and publishes an advisory (B6). In a stream that
+//! is kept by limits they stay where they are; a work-queue stream removes them, and the note in the invalid channel is
+//! what is left. A message that is not acknowledged comes again after the consumer's wait, not when a connection ends.
+//!
+//! The client reconnects by itself; a session that was disconnected once is thrown away all the same, so that there is
+//! one place that decides when to try again.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
+use async_nats::jetstream::{self, AckKind, Context, ErrorCode, context::GetStreamErrorKind};
+use async_nats::{Client, ConnectOptions, Event, HeaderMap};
+use futures_util::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+
+use super::PATIENCE;
+use crate::address::BrokerAddress;
+use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
+use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
+use crate::settings::BridgeSettings;
+
+/// The header in which producers give ids.
+const ID_HEADER: &str = "Nats-Msg-Id";
+
+/// How long a message may be held before it comes again.
+const ACK_WAIT: Duration = Duration::from_secs(30);
+
+/// A NATS server, and the stream of a bridge.
+#[derive(Debug)]
+pub struct Nats {
+    address: BrokerAddress,
+    shown: String,
+    stream: String,
+    durable: String,
+    ack_wait: Duration,
+}
+
+impl Nats {
+    /// The broker of these settings.
+    #[must_use]
+    pub fn new(address: BrokerAddress, name: &str, settings: &BridgeSettings) -> Self {
+        // Names of consumers have no dots: they are parts of subjects.
+        let durable = settings.consumer(name).replace('.', "_");
+        let source = &settings.source;
+        Self {
+            shown: address.to_string(),
+            address,
+            stream: source.queue.clone(),
+            durable,
+            ack_wait: source.hold.unwrap_or(ACK_WAIT),
+        }
+    }
+
+    fn unavailable(&self, problem: impl ToString) -> BrokerError {
+        BrokerError::Unavailable { address: self.shown.clone(), problem: problem.to_string() }
+    }
+
+    async fn session(&self) -> Result<PullSession, BrokerError> {
+        let gone = CancellationToken::new();
+        let told = gone.clone();
+        let options = ConnectOptions::new()
+            .name(format!("backstop bridge {}", self.durable))
+            .connection_timeout(PATIENCE)
+            .request_timeout(Some(PATIENCE))
+            .event_callback(move |event| {
+                if matches!(event, Event::Disconnected | Event::Closed) {
+                    told.cancel();
+                }
+                std::future::ready(())
+            });
+        let client =
+            options.connect(self.address.url().as_str()).await.map_err(|error| self.unavailable(error))?;
+        let context = jetstream::new(client.clone());
+        let stream = match context.get_stream(&self.stream).await {
+            Ok(stream) => stream,
+            Err(error) => return Err(self.no_stream(&error)),
+        };
+        let config = pull::Config {
+            durable_name: Some(self.durable.clone()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.ack_wait,
+            ..pull::Config::default()
+        };
+        let made = stream.get_or_create_consumer(&self.durable, config).await;
+        let consumer = made.map_err(|error| self.unavailable(error))?;
+        Ok(PullSession { client, context, consumer, gone, address: self.shown.clone() })
+    }
+
+    fn no_stream(&self, error: &jetstream::context::GetStreamError) -> BrokerError {
+        match error.kind() {
+            GetStreamErrorKind::JetStream(refusal) if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                BrokerError::NoSuchQueue { queue: self.stream.clone(), address: self.shown.clone() }
+            }
+            GetStreamErrorKind::Request => self.unavailable(error),
+            _ => BrokerError::Refused { address: self.shown.clone(), problem: error.to_string() },
+        }
+    }
+}
+
+impl Broker for Nats {
+    fn address(&self) -> &str {
+        &self.shown
+    }
+
+    fn connect(&self) -> BrokerAnswer<'_, Box<dyn BrokerSession>> {
+        Box::pin(async move { Ok(Box::new(self.session().await?) as Box<dyn BrokerSession>) })
+    }
+}
+
+/// A connection with a consumer.
+struct PullSession {
+    client: Client,
+    context: Context,
+    consumer: Consumer<pull::Config>,
+    /// Cancelled when the connection was lost, once and for all.
+    gone: CancellationToken,
+    address: String,
+}
+
+impl PullSession {
+    fn unavailable(&self, problem: impl ToString) -> BrokerError {
+        BrokerError::Unavailable { address: self.address.clone(), problem: problem.to_string() }
+    }
+
+    /// Waits for an answer while the connection lasts.
+    async fn within<T, E: ToString>(
+        &self,
+        wait: Duration,
+        asked: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, BrokerError> {
+        tokio::select! {
+            biased;
+            () = self.gone.cancelled() => Err(self.unavailable("the connection is lost")),
+            answer = tokio::time::timeout(wait + PATIENCE, asked) => match answer {
+                Ok(answer) => answer.map_err(|error| self.unavailable(error.to_string())),
+                Err(_) => Err(self.unavailable("no answer in time")),
+            },
+        }
+    }
+
+    async fn pull(&self, most: usize, wait: Duration) -> Result<Vec<BrokerMessage>, BrokerError> {
+        let ready = self.within(Duration::ZERO, self.fetched(most)).await?;
+        if !ready.is_empty() {
+            return Ok(ready);
+        }
+        // Nothing was there: the server is asked to wait for the first, and for no other.
+        self.within(wait, async {
+            let batch = self.consumer.batch().max_messages(1).expires(wait).messages().await;
+            received(batch.map_err(|error| error.to_string())?).await
+        })
+        .await
+    }
+
+    /// What is there at this moment.
+    async fn fetched(&self, most: usize) -> Result<Vec<BrokerMessage>, String> {
+        let batch = self.consumer.fetch().max_messages(most).messages().await;
+        received(batch.map_err(|error| error.to_string())?).await
+    }
+
+    /// Settles messages by what is sent to the subject of each.
+    async fn tell(&self, tags: &[DeliveryTag], kind: AckKind) -> Result<(), BrokerError> {
+        let body: bytes::Bytes = kind.into();
+        self.within(Duration::ZERO, async {
+            for tag in tags {
+                let sent = self.client.publish(tag.as_str().to_owned(), body.clone()).await;
+                sent.map_err(|error| error.to_string())?;
+            }
+            self.client.flush().await.map_err(|error| error.to_string())
+        })
+        .await
+    }
+
+    async fn send(&self, subject: &str, messages: &[NewMessage]) -> Result<(), BrokerError> {
+        let mut confirms = Vec::with_capacity(messages.len());
+        for new in messages {
+            let mut headers = HeaderMap::new();
+            if let Some(id) = &new.id {
+                headers.insert(ID_HEADER, id.as_str());
+            }
+            for (name, value) in &new.headers {
+                headers.insert(name.as_str(), value.as_str());
+            }
+            let body = bytes::Bytes::copy_from_slice(&new.body);
+            let sending = self.context.publish_with_headers(subject.to_owned(), headers, body);
+            confirms.push(self.within(Duration::ZERO, sending).await?);
+        }
+        for confirm in confirms {
+            self.within(Duration::ZERO, confirm.into_future()).await?;
+        }
+        Ok(())
+    }
+
+    async fn pending(&mut self) -> Result<Option<u64>, BrokerError> {
+        let gone = self.gone.clone();
+        let asked = self.consumer.info();
+        let answer = tokio::select! {
+            () = gone.cancelled() => Err("the connection is lost".to_owned()),
+            answer = asked => answer.map(|info| info.num_pending).map_err(|error| error.to_string()),
+        };
+        answer.map(Some).map_err(|problem| self.unavailable(problem))
+    }
+}
+
+/// All messages of an answer.
+async fn received(mut batch: pull::Batch) -> Result<Vec<BrokerMessage>, String> {
+    let mut messages = Vec::new();
+    while let Some(next) = batch.next().await {
+        messages.extend(message(next.map_err(|error| error.to_string())?));
+    }
+    Ok(messages)
+}
+
+/// None for what is no message of a stream.
+fn message(received: jetstream::Message) -> Option<BrokerMessage> {
+    let info = received.info().ok()?;
+    // A stream that was made anew counts from 1 again: the time tells its messages from those of the old one.
+    let numbered =
+        format!("{}:{}:{}", info.stream, info.stream_sequence, info.published.unix_timestamp_nanos());
+    let deliveries = u32::try_from(info.delivered).ok();
+    let tag = DeliveryTag::new(received.reply.as_ref()?.as_str());
+    let fields = received.headers.iter().flat_map(HeaderMap::iter);
+    let headers: Vec<(String, String)> = fields
+        .flat_map(|(name, values)| values.iter().map(move |value| (name.to_string(), value.to_string())))
+        .collect();
+    let given = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(ID_HEADER));
+    let id = given.map_or_else(|| MessageId::broker(numbered), |(_, id)| MessageId::producer(id));
+    Some(BrokerMessage { id, body: received.payload.to_vec(), headers, deliveries, tag })
+}
+
+impl BrokerSession for PullSession {
+    fn receive(&mut self, most: usize, wait: Duration) -> BrokerAnswer<'_, Vec<BrokerMessage>> {
+        Box::pin(self.pull(most, wait))
+    }
+
+    fn ack<'a>(&'a mut self, tags: &'a [DeliveryTag]) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.tell(tags, AckKind::Ack))
+    }
+
+    fn nack<'a>(&'a mut self, tags: &'a [DeliveryTag], delay: Duration) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.tell(tags, AckKind::Nak((!delay.is_zero()).then_some(delay))))
+    }
+
+    fn abandon<'a>(&'a mut self, message: &'a BrokerMessage, _: &'a str) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.tell(std::slice::from_ref(&message.tag), AckKind::Term))
+    }
+
+    fn publish<'a>(&'a mut self, queue: &'a str, messages: &'a [NewMessage]) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.send(queue, messages))
+    }
+
+    fn depth(&mut self) -> BrokerAnswer<'_, Option<u64>> {
+        Box::pin(self.pending())
+    }
+}

@@ -1,0 +1,350 @@
+//! RabbitMQ, by AMQP 0-9-1.
+//!
+//! A message without the property `message_id` has a digest of its body as its id, for the broker gives none: equal
+//! bodies are one message then. Abandoned messages are published to a queue of their own, with confirm, and acknowledged
+//! after that (B6): a reject would drop them where the queue has no dead-letter exchange, and nobody can see from here
+//! whether it has one.
+//!
+//! The client's own recovery is not used: after an error the session is thrown away, and the loop of the source connects
+//! again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, StreamExt as _};
+use lapin::message::Delivery;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicPublishOptions, BasicQosOptions,
+    ConfirmSelectOptions, QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable, LongString};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ErrorKind};
+use tokio::time::{Instant, timeout};
+
+use super::PATIENCE;
+use crate::address::BrokerAddress;
+use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
+use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
+use crate::settings::BridgeSettings;
+
+/// The number that AMQP has for something that is not there.
+const NOT_FOUND: u16 = 404;
+
+/// The mode in which messages survive the end of the broker.
+const PERSISTENT: u8 = 2;
+
+/// A RabbitMQ server, and the queue of a bridge.
+#[derive(Debug)]
+pub struct Rabbitmq {
+    address: BrokerAddress,
+    shown: String,
+    consumer: String,
+    queue: String,
+    dead: String,
+}
+
+impl Rabbitmq {
+    /// The broker of these settings.
+    #[must_use]
+    pub fn new(address: BrokerAddress, name: &str, settings: &BridgeSettings) -> Self {
+        Self {
+            shown: address.to_string(),
+            address,
+            consumer: settings.consumer(name).to_owned(),
+            queue: settings.source.queue.clone(),
+            dead: settings.source.dead_letters(),
+        }
+    }
+
+    async fn session(&self) -> Result<QueueSession, BrokerError> {
+        let name = LongString::from(format!("backstop bridge {}", self.consumer));
+        let properties = ConnectionProperties::default().with_connection_name(name);
+        let connecting = Connection::connect(self.address.url().as_str(), properties);
+        let connection = within(&self.shown, connecting).await?;
+        let channel = within(&self.shown, connection.create_channel()).await?;
+        let session = QueueSession {
+            _connection: connection,
+            channel,
+            publishing: None,
+            consumer: None,
+            address: self.shown.clone(),
+            tag: self.consumer.clone(),
+            queue: self.queue.clone(),
+            dead: self.dead.clone(),
+            delayed: BTreeMap::new(),
+        };
+        session.waiting().await?;
+        Ok(session)
+    }
+}
+
+impl Broker for Rabbitmq {
+    fn address(&self) -> &str {
+        &self.shown
+    }
+
+    fn connect(&self) -> BrokerAnswer<'_, Box<dyn BrokerSession>> {
+        Box::pin(async move { Ok(Box::new(self.session().await?) as Box<dyn BrokerSession>) })
+    }
+}
+
+/// Waits for an answer, but not for ever.
+async fn within<T>(address: &str, asked: impl Future<Output = lapin::Result<T>>) -> Result<T, BrokerError> {
+    match timeout(PATIENCE, asked).await {
+        Ok(answer) => answer.map_err(|error| failed(address, &error)),
+        Err(_) => Err(BrokerError::Unavailable {
+            address: address.to_owned(),
+            problem: "no answer in time".to_owned(),
+        }),
+    }
+}
+
+fn failed(address: &str, error: &lapin::Error) -> BrokerError {
+    let (address, problem) = (address.to_owned(), error.to_string());
+    match error.kind() {
+        ErrorKind::ProtocolError(_) => BrokerError::Refused { address, problem },
+        _ => BrokerError::Unavailable { address, problem },
+    }
+}
+
+/// A connection with a channel to receive, and one to publish when that is asked for.
+struct QueueSession {
+    // Dropped last of all that use it, it closes them.
+    _connection: Connection,
+    channel: Channel,
+    publishing: Option<Channel>,
+    consumer: Option<Consumer>,
+    address: String,
+    tag: String,
+    queue: String,
+    dead: String,
+    /// Messages that were given back, and when they really go back: the broker knows no delay.
+    delayed: BTreeMap<u64, Instant>,
+}
+
+impl QueueSession {
+    fn unavailable(&self, problem: &str) -> BrokerError {
+        BrokerError::Unavailable { address: self.address.clone(), problem: problem.to_owned() }
+    }
+
+    /// How many messages are ready; an error when there is no such queue.
+    async fn waiting(&self) -> Result<u64, BrokerError> {
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let declared = self.channel.queue_declare(self.queue.as_str().into(), passive, FieldTable::default());
+        match timeout(PATIENCE, declared).await {
+            Ok(Ok(queue)) => Ok(u64::from(queue.message_count())),
+            Ok(Err(error)) => match error.kind() {
+                ErrorKind::ProtocolError(refusal) if refusal.get_id() == NOT_FOUND => {
+                    let (queue, address) = (self.queue.clone(), self.address.clone());
+                    Err(BrokerError::NoSuchQueue { queue, address })
+                }
+                _ => Err(failed(&self.address, &error)),
+            },
+            Err(_) => Err(self.unavailable("no answer in time")),
+        }
+    }
+
+    /// Begins to consume, with no more messages underway than are asked for.
+    async fn begin(&mut self, most: usize) -> Result<(), BrokerError> {
+        let prefetch = u16::try_from(most).unwrap_or(u16::MAX);
+        within(&self.address, self.channel.basic_qos(prefetch, BasicQosOptions::default())).await?;
+        let consuming = self.channel.basic_consume(
+            self.queue.as_str().into(),
+            self.tag.as_str().into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        );
+        self.consumer = Some(within(&self.address, consuming).await?);
+        Ok(())
+    }
+
+    async fn consume(&mut self, most: usize, wait: Duration) -> Result<Vec<BrokerMessage>, BrokerError> {
+        if self.consumer.is_none() {
+            self.begin(most).await?;
+        }
+        let until = Instant::now() + wait;
+        let mut messages = Vec::new();
+        while messages.is_empty() && Instant::now() < until {
+            let due = self.give_back_due().await?;
+            let Some(consumer) = &mut self.consumer else { break };
+            let limit = due.map_or(until, |due| due.min(until));
+            let Ok(first) = tokio::time::timeout_at(limit, consumer.next()).await else { continue };
+            let mut next = Some(first);
+            while let Some(delivery) = next {
+                match delivery {
+                    Some(Ok(delivery)) => messages.push(message(delivery)),
+                    Some(Err(error)) => return Err(failed(&self.address, &error)),
+                    None => return Err(self.unavailable("the consumer has ended; was the queue deleted?")),
+                }
+                next = if messages.len() < most { consumer.next().now_or_never() } else { None };
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Gives back what has waited long enough; answers when the next is due.
+    async fn give_back_due(&mut self) -> Result<Option<Instant>, BrokerError> {
+        let now = Instant::now();
+        let due: Vec<u64> =
+            self.delayed.iter().filter(|(_, due)| **due <= now).map(|(tag, _)| *tag).collect();
+        for tag in due {
+            self.delayed.remove(&tag);
+            self.requeue(tag).await?;
+        }
+        Ok(self.delayed.values().min().copied())
+    }
+
+    async fn requeue(&self, tag: u64) -> Result<(), BrokerError> {
+        let options = BasicNackOptions { requeue: true, ..BasicNackOptions::default() };
+        within(&self.address, self.channel.basic_nack(tag, options)).await
+    }
+
+    fn number(&self, tag: &DeliveryTag) -> Result<u64, BrokerError> {
+        tag.as_str().parse().map_err(|_| self.unavailable("the delivery is of another session"))
+    }
+
+    async fn settle(&mut self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
+        for tag in tags {
+            let number = self.number(tag)?;
+            within(&self.address, self.channel.basic_ack(number, BasicAckOptions::default())).await?;
+        }
+        Ok(())
+    }
+
+    async fn put_off(&mut self, tags: &[DeliveryTag], delay: Duration) -> Result<(), BrokerError> {
+        for tag in tags {
+            let number = self.number(tag)?;
+            if delay.is_zero() {
+                self.requeue(number).await?;
+            } else {
+                self.delayed.insert(number, Instant::now() + delay);
+            }
+        }
+        Ok(())
+    }
+
+    async fn bury(&mut self, message: &BrokerMessage, reason: &str) -> Result<(), BrokerError> {
+        let dead = self.dead.clone();
+        let channel = self.publishing().await?;
+        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        let declared = channel.queue_declare(dead.as_str().into(), durable, FieldTable::default());
+        within(&self.address, declared).await?;
+        let mut copy = NewMessage { id: None, body: message.body.clone(), headers: message.headers.clone() };
+        if message.id.origin == crate::message::IdOrigin::Producer {
+            copy.id = Some(message.id.text.clone());
+        }
+        let copy = copy.with_header("backstop-queue", &self.queue).with_header("backstop-reason", reason);
+        self.send(&dead, &[copy]).await?;
+        self.settle(std::slice::from_ref(&message.tag)).await
+    }
+
+    /// The channel with confirms: a refusal there does not end the one that receives.
+    async fn publishing(&mut self) -> Result<Channel, BrokerError> {
+        if let Some(channel) = &self.publishing {
+            return Ok(channel.clone());
+        }
+        let channel = within(&self.address, self._connection.create_channel()).await?;
+        within(&self.address, channel.confirm_select(ConfirmSelectOptions::default())).await?;
+        self.publishing = Some(channel.clone());
+        Ok(channel)
+    }
+
+    async fn send(&mut self, queue: &str, messages: &[NewMessage]) -> Result<(), BrokerError> {
+        let channel = self.publishing().await?;
+        // A message that no queue takes comes back, in place of being dropped.
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let mut confirms = Vec::with_capacity(messages.len());
+        for new in messages {
+            let publishing =
+                channel.basic_publish("".into(), queue.into(), options, &new.body, properties(new));
+            confirms.push(within(&self.address, publishing).await?);
+        }
+        for confirm in confirms {
+            let confirmed = within(&self.address, confirm).await?;
+            let is_ack = confirmed.is_ack();
+            if confirmed.take_message().is_some() {
+                let (queue, address) = (queue.to_owned(), self.address.clone());
+                return Err(BrokerError::NoSuchQueue { queue, address });
+            }
+            if !is_ack {
+                return Err(self.unavailable("it could not take a message"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn properties(new: &NewMessage) -> BasicProperties {
+    let mut headers = FieldTable::default();
+    for (name, value) in &new.headers {
+        headers.insert(name.as_str().into(), AMQPValue::LongString(value.as_str().into()));
+    }
+    let properties = BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(headers);
+    match &new.id {
+        Some(id) => properties.with_message_id(id.as_str().into()),
+        None => properties,
+    }
+}
+
+fn message(delivery: Delivery) -> BrokerMessage {
+    let Delivery { delivery_tag, redelivered, properties, data, .. } = delivery;
+    let given = properties.message_id().as_ref().map(ToString::to_string).filter(|id| !id.is_empty());
+    let fields = properties.headers().as_ref().map(FieldTable::inner);
+    let headers: Vec<(String, String)> =
+        fields.into_iter().flatten().map(|(name, value)| (name.to_string(), shown(value))).collect();
+    // Quorum queues count earlier deliveries; classic ones only say whether there was one.
+    let counted =
+        headers.iter().find(|(name, _)| name == "x-delivery-count").map(|(_, count)| count.parse().ok());
+    let first = (!redelivered).then_some(1);
+    BrokerMessage {
+        id: given.map_or_else(|| MessageId::of_body(&data), MessageId::producer),
+        body: data,
+        deliveries: counted.flatten().map_or(first, |count: u32| Some(count.saturating_add(1))),
+        headers,
+        tag: DeliveryTag::new(delivery_tag.to_string()),
+    }
+}
+
+/// A header as text.
+fn shown(value: &AMQPValue) -> String {
+    match value {
+        AMQPValue::LongString(text) => String::from_utf8_lossy(text.as_bytes()).into_owned(),
+        AMQPValue::ShortString(text) => text.to_string(),
+        AMQPValue::Boolean(value) => value.to_string(),
+        AMQPValue::ShortShortInt(value) => value.to_string(),
+        AMQPValue::ShortShortUInt(value) => value.to_string(),
+        AMQPValue::ShortInt(value) => value.to_string(),
+        AMQPValue::ShortUInt(value) => value.to_string(),
+        AMQPValue::LongInt(value) => value.to_string(),
+        AMQPValue::LongUInt(value) => value.to_string(),
+        AMQPValue::LongLongInt(value) => value.to_string(),
+        AMQPValue::Timestamp(value) => value.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+impl BrokerSession for QueueSession {
+    fn receive(&mut self, most: usize, wait: Duration) -> BrokerAnswer<'_, Vec<BrokerMessage>> {
+        Box::pin(self.consume(most, wait))
+    }
+
+    fn ack<'a>(&'a mut self, tags: &'a [DeliveryTag]) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.settle(tags))
+    }
+
+    fn nack<'a>(&'a mut self, tags: &'a [DeliveryTag], delay: Duration) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.put_off(tags, delay))
+    }
+
+    fn abandon<'a>(&'a mut self, message: &'a BrokerMessage, reason: &'a str) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.bury(message, reason))
+    }
+
+    fn publish<'a>(&'a mut self, queue: &'a str, messages: &'a [NewMessage]) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.send(queue, messages))
+    }
+
+    fn depth(&mut self) -> BrokerAnswer<'_, Option<u64>> {
+        Box::pin(async move { self.waiting().await.map(Some) })
+    }
+}
