@@ -1,4 +1,5 @@
-//! Real database servers and brokers for tests: found on this machine, started on private ports, killed, started again, stopped.
+//! Real database servers and brokers for tests: found on this machine, started on private ports, killed, started
+//! again, stopped.
 //!
 //! Owns where the servers' programs are, how they are started and how they end. Must not know anything about Backstop's
 //! stores, and needs nothing but the standard library, so that `cargo xtask` stays quick to build.

@@ -12,7 +12,7 @@ pub const MOST_KEPT_BYTES: usize = 4 * 1024 * 1024;
 
 /// What becomes of a message that the engine did not make a job of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MessageFate {
+pub enum MessageDecision {
     /// It can never be a job: it goes to the invalid channel, and is acknowledged when it is there.
     Invalid,
     /// It is too large even for that: its broker keeps it among its dead letters, and the channel says so.
@@ -23,7 +23,7 @@ pub enum MessageFate {
 
 /// What follows when the store failed on a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SubmitFate {
+pub enum SubmitDecision {
     /// The store is away: all messages go back, and the source takes no more for a while.
     GiveBack,
     /// One message may be the reason: each half is tried alone.
@@ -33,29 +33,33 @@ pub enum SubmitFate {
 }
 
 /// What a refusal of the engine means for a message.
-pub(crate) const fn of_refusal(refusal: &Refusal) -> MessageFate {
+pub(crate) const fn of_refusal(refusal: &Refusal) -> MessageDecision {
     match refusal {
         // The message is fine: there is no room, or the configuration does not let its kind in yet.
         Refusal::QueueFull { .. } | Refusal::BatchRefused { .. } | Refusal::KindNotAllowed { .. } => {
-            MessageFate::GiveBack
+            MessageDecision::GiveBack
         }
-        _ => MessageFate::Invalid,
+        _ => MessageDecision::Invalid,
     }
 }
 
 /// Where a message goes that cannot be a job.
-pub(crate) fn of_invalid(message: &BrokerMessage) -> MessageFate {
+pub(crate) fn of_invalid(message: &BrokerMessage) -> MessageDecision {
     let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if message.body.len() + headers > MOST_KEPT_BYTES { MessageFate::Abandon } else { MessageFate::Invalid }
+    if message.body.len() + headers > MOST_KEPT_BYTES {
+        MessageDecision::Abandon
+    } else {
+        MessageDecision::Invalid
+    }
 }
 
 /// What follows when the store failed on so many messages.
-pub(crate) const fn of_store_error(error: &StoreError, messages: usize) -> SubmitFate {
+pub(crate) const fn of_store_error(error: &StoreError, messages: usize) -> SubmitDecision {
     match error {
         // Only here can a single value be what the database stumbles over.
-        StoreError::Backend { .. } | StoreError::TooMany { .. } if messages > 1 => SubmitFate::Split,
-        StoreError::Backend { .. } => SubmitFate::Invalid,
-        _ => SubmitFate::GiveBack,
+        StoreError::Backend { .. } | StoreError::TooMany { .. } if messages > 1 => SubmitDecision::Split,
+        StoreError::Backend { .. } => SubmitDecision::Invalid,
+        _ => SubmitDecision::GiveBack,
     }
 }
 
@@ -95,12 +99,12 @@ mod tests {
         let large = Refusal::TooLarge { field: "payload", actual: 2, limit: 1, unit: "bytes" };
         let gate = Refusal::KindNotAllowed { kind: "k".into(), queue: "q".into() };
         for (refusal, fate) in [
-            (full, MessageFate::GiveBack),
-            (Refusal::BatchRefused { index: 0 }, MessageFate::GiveBack),
-            (gate, MessageFate::GiveBack),
-            (large, MessageFate::Invalid),
-            (Refusal::invalid("payload", "it is not valid JSON"), MessageFate::Invalid),
-            (Refusal::invalid("idempotency_key", "it contains U+0000"), MessageFate::Invalid),
+            (full, MessageDecision::GiveBack),
+            (Refusal::BatchRefused { index: 0 }, MessageDecision::GiveBack),
+            (gate, MessageDecision::GiveBack),
+            (large, MessageDecision::Invalid),
+            (Refusal::invalid("payload", "it is not valid JSON"), MessageDecision::Invalid),
+            (Refusal::invalid("idempotency_key", "it contains U+0000"), MessageDecision::Invalid),
         ] {
             assert_eq!(of_refusal(&refusal), fate, "{refusal}");
         }
@@ -114,12 +118,12 @@ mod tests {
         let corrupt = StoreError::Corrupt { location: location(), problem: "odd".into() };
         let backend = StoreError::Backend { location: location(), problem: "bad text".into(), source: None };
         for (error, messages, fate) in [
-            (&away, 1, SubmitFate::GiveBack),
-            (&away, 9, SubmitFate::GiveBack),
-            (&unknown, 9, SubmitFate::GiveBack),
-            (&corrupt, 1, SubmitFate::GiveBack),
-            (&backend, 2, SubmitFate::Split),
-            (&backend, 1, SubmitFate::Invalid),
+            (&away, 1, SubmitDecision::GiveBack),
+            (&away, 9, SubmitDecision::GiveBack),
+            (&unknown, 9, SubmitDecision::GiveBack),
+            (&corrupt, 1, SubmitDecision::GiveBack),
+            (&backend, 2, SubmitDecision::Split),
+            (&backend, 1, SubmitDecision::Invalid),
         ] {
             assert_eq!(of_store_error(error, messages), fate, "{error} with {messages}");
         }
@@ -134,8 +138,8 @@ mod tests {
             deliveries: None,
             tag: DeliveryTag::new("1"),
         };
-        assert_eq!(of_invalid(&message(MOST_KEPT_BYTES - 9)), MessageFate::Invalid);
-        assert_eq!(of_invalid(&message(MOST_KEPT_BYTES - 8)), MessageFate::Abandon);
+        assert_eq!(of_invalid(&message(MOST_KEPT_BYTES - 9)), MessageDecision::Invalid);
+        assert_eq!(of_invalid(&message(MOST_KEPT_BYTES - 8)), MessageDecision::Abandon);
     }
 
     #[test]

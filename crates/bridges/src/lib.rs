@@ -18,6 +18,8 @@ mod broker;
 pub mod brokers;
 mod decide;
 mod invalid;
+#[cfg(doctest)]
+mod learn;
 mod message;
 mod route;
 mod settings;
@@ -26,7 +28,7 @@ mod span;
 
 pub use address::{AddressError, BrokerAddress, BrokerKind};
 pub use broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
-pub use decide::{MOST_KEPT_BYTES, MessageFate, SubmitFate};
+pub use decide::{MOST_KEPT_BYTES, MessageDecision, SubmitDecision};
 pub use invalid::{InvalidMessage, InvalidMessages, InvalidPage, MOST_INVALID, WrittenInvalid};
 pub use message::{BrokerMessage, DeliveryTag, IdOrigin, MessageId, NewMessage};
 pub use route::{JobRoute, MessageProblem};

@@ -17,11 +17,11 @@ pub enum MessageProblem {
     /// There is no body.
     #[error("the body is empty; the payload of a job is JSON")]
     Empty,
-    /// The body is no text.
+    /// The body is not text.
     #[error("the body is not UTF-8 text: {0}")]
     NotText(std::str::Utf8Error),
     /// It has no id where the bridge looks for one.
-    #[error("the message has no id: {0} is missing, empty or no text")]
+    #[error("the message has no id: {0} is missing, empty or not text")]
     NoId(String),
     /// No job can be like this.
     #[error(transparent)]
@@ -191,7 +191,7 @@ mod tests {
         }
         assert_eq!(route().key(&message(b"")).unwrap(), "orders/m-1");
         let missing = route().id_from("/id").unwrap().key(&message(b"[")).unwrap_err().to_string();
-        assert_eq!(missing, "the message has no id: `/id` of its body is missing, empty or no text");
+        assert_eq!(missing, "the message has no id: `/id` of its body is missing, empty or not text");
         for place in ["", "header:", "id", "headers:x"] {
             assert!(route().id_from(place).unwrap_err().contains("is no place of an id"), "{place}");
         }

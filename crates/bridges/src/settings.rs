@@ -19,9 +19,9 @@ const NAME_CHARS: usize = 64;
 /// A text that is never shown.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct HiddenText(pub(crate) String);
+pub(crate) struct SecretText(pub(crate) String);
 
-impl fmt::Debug for HiddenText {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[hidden]")
     }
@@ -54,7 +54,7 @@ pub enum BridgeProfile {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BridgeSettings {
-    pub(crate) broker: HiddenText,
+    pub(crate) broker: SecretText,
     /// How messages are read.
     #[serde(default)]
     pub profile: BridgeProfile,
@@ -67,11 +67,11 @@ pub struct BridgeSettings {
     #[serde(default)]
     pub region: Option<String>,
     #[serde(default)]
-    pub(crate) access_key: Option<HiddenText>,
+    pub(crate) access_key: Option<SecretText>,
     #[serde(default)]
-    pub(crate) secret_key: Option<HiddenText>,
+    pub(crate) secret_key: Option<SecretText>,
     #[serde(default)]
-    pub(crate) session_token: Option<HiddenText>,
+    pub(crate) session_token: Option<SecretText>,
 }
 
 /// What a bridge takes, and what it makes of it.
@@ -186,7 +186,7 @@ impl BridgeSettings {
     /// A bridge of this broker with this source.
     pub fn new(broker: impl Into<String>, source: SourceSettings) -> Self {
         Self {
-            broker: HiddenText(broker.into()),
+            broker: SecretText(broker.into()),
             profile: BridgeProfile::Plain,
             plaintext: false,
             source,
@@ -200,8 +200,8 @@ impl BridgeSettings {
     /// The keys that SQS is asked with; those of the environment unless said.
     #[must_use]
     pub fn keys(mut self, access: impl Into<String>, secret: impl Into<String>) -> Self {
-        self.access_key = Some(HiddenText(access.into()));
-        self.secret_key = Some(HiddenText(secret.into()));
+        self.access_key = Some(SecretText(access.into()));
+        self.secret_key = Some(SecretText(secret.into()));
         self
     }
 
@@ -415,8 +415,8 @@ mod tests {
 
     #[test]
     fn no_secret_is_ever_shown() {
-        let text = "broker = \"sqs+https://ann:hunter2@sqs.example\"\naccess_key = \"hunter2\"\nsecret_key = \"hunter2\"\n\
-                    session_token = \"hunter2\"\nsource = { queue = \"q\", kind = \"k\" }";
+        let text = "broker = \"sqs+https://ann:hunter2@sqs.example\"\naccess_key = \"hunter2\"\n\
+                    secret_key = \"hunter2\"\nsession_token = \"hunter2\"\nsource = { queue = \"q\", kind = \"k\" }";
         let bridge = read(text).unwrap();
         let refused = BridgeSettings::new("redis://:hunter2@cache.example", bridge.source.clone());
         let fault = refused.check("orders", |_| true).unwrap_err();

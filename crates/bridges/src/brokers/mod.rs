@@ -31,11 +31,11 @@ pub fn open(
     let address = settings.address(name)?;
     match address.kind() {
         #[cfg(feature = "beanstalkd")]
-        BrokerKind::Beanstalkd => Ok(Arc::new(beanstalkd::Beanstalkd::new(address, settings))),
+        BrokerKind::Beanstalkd => Ok(Arc::new(beanstalkd::BeanstalkdBroker::new(address, settings))),
         #[cfg(feature = "nats")]
-        BrokerKind::Nats => Ok(Arc::new(nats::Nats::new(address, name, settings))),
+        BrokerKind::Nats => Ok(Arc::new(nats::NatsBroker::new(address, name, settings))),
         #[cfg(feature = "rabbitmq")]
-        BrokerKind::Rabbitmq => Ok(Arc::new(rabbitmq::Rabbitmq::new(address, name, settings))),
+        BrokerKind::Rabbitmq => Ok(Arc::new(rabbitmq::RabbitmqBroker::new(address, name, settings))),
         #[cfg(feature = "redis")]
         BrokerKind::Redis => Ok(Arc::new(redis::RedisStreams::new(address, name, settings, node))),
         #[allow(unreachable_patterns, reason = "there is none left when every broker is built in")]

@@ -29,7 +29,7 @@ const ACK_WAIT: Duration = Duration::from_secs(30);
 
 /// A NATS server, and the stream of a bridge.
 #[derive(Debug)]
-pub struct Nats {
+pub struct NatsBroker {
     address: BrokerAddress,
     shown: String,
     stream: String,
@@ -37,7 +37,7 @@ pub struct Nats {
     ack_wait: Duration,
 }
 
-impl Nats {
+impl NatsBroker {
     /// The broker of these settings.
     #[must_use]
     pub fn new(address: BrokerAddress, name: &str, settings: &BridgeSettings) -> Self {
@@ -99,7 +99,7 @@ impl Nats {
     }
 }
 
-impl Broker for Nats {
+impl Broker for NatsBroker {
     fn address(&self) -> &str {
         &self.shown
     }

@@ -1,12 +1,12 @@
 //! RabbitMQ, by AMQP 0-9-1.
 //!
 //! A message without the property `message_id` has a digest of its body as its id, for the broker gives none: equal
-//! bodies are one message then. Abandoned messages are published to a queue of their own, with confirm, and acknowledged
-//! after that (B6): a reject would drop them where the queue has no dead-letter exchange, and nobody can see from here
-//! whether it has one.
+//! bodies are one message then. Abandoned messages are published to a queue of their own, with confirm, and then
+//! acknowledged (B6): a reject would drop them where the queue has no dead-letter exchange, and nobody can see from
+//! here whether it has one.
 //!
-//! The client's own recovery is not used: after an error the session is thrown away, and the loop of the source connects
-//! again.
+//! The client's own recovery is not used: after an error the session is thrown away, and the loop of the source
+//! connects again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ const PERSISTENT: u8 = 2;
 
 /// A RabbitMQ server, and the queue of a bridge.
 #[derive(Debug)]
-pub struct Rabbitmq {
+pub struct RabbitmqBroker {
     address: BrokerAddress,
     shown: String,
     consumer: String,
@@ -43,7 +43,7 @@ pub struct Rabbitmq {
     dead: String,
 }
 
-impl Rabbitmq {
+impl RabbitmqBroker {
     /// The broker of these settings.
     #[must_use]
     pub fn new(address: BrokerAddress, name: &str, settings: &BridgeSettings) -> Self {
@@ -78,7 +78,7 @@ impl Rabbitmq {
     }
 }
 
-impl Broker for Rabbitmq {
+impl Broker for RabbitmqBroker {
     fn address(&self) -> &str {
         &self.shown
     }

@@ -210,7 +210,7 @@ impl StreamSession {
         self.redelivered(entries_of(parts.swap_remove(1))).await
     }
 
-    /// What was delivered before: entries that were deleted from the stream meanwhile are settled, there is nothing left
+    /// What was delivered before. Entries that were deleted from the stream meanwhile are settled, for nothing is left
     /// of them; of the others it is asked how often they were delivered.
     async fn redelivered(&mut self, entries: Vec<StreamEntry>) -> Result<Vec<BrokerMessage>, BrokerError> {
         let (there, gone): (Vec<StreamEntry>, Vec<StreamEntry>) =

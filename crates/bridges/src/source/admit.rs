@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use backstop::Backstop;
 use backstop_store::Error as StoreError;
 
-use crate::decide::{self, MessageFate, SubmitFate};
+use crate::decide::{self, MessageDecision, SubmitDecision};
 use crate::invalid::{InvalidMessage, InvalidMessages, WrittenInvalid};
 use crate::message::{BrokerMessage, DeliveryTag};
 use crate::route::{JobRoute, MessageProblem};
@@ -48,16 +48,16 @@ pub(super) async fn admit(
         }
         let Err(error) = submit(engine, route, &mut part, &mut batch, &mut invalid).await else { continue };
         match decide::of_store_error(&error, part.len()) {
-            SubmitFate::Split => {
+            SubmitDecision::Split => {
                 let rest = part.split_off(part.len() / 2);
                 parts.push_front(rest);
                 parts.push_front(part);
             }
-            SubmitFate::Invalid => {
+            SubmitDecision::Invalid => {
                 let problem = |message| (message, MessageProblem::Store(error.to_string()));
                 invalid.extend(part.into_iter().map(problem));
             }
-            SubmitFate::GiveBack => {
+            SubmitDecision::GiveBack => {
                 batch.hold = Some(error.to_string());
                 batch.back.extend(part.into_iter().map(|message| message.tag));
             }
@@ -109,7 +109,7 @@ async fn submit(
                 batch.admitted += 1;
                 batch.settled.push(message.tag);
             }
-            Err(refusal) if decide::of_refusal(&refusal) == MessageFate::GiveBack => {
+            Err(refusal) if decide::of_refusal(&refusal) == MessageDecision::GiveBack => {
                 batch.hold.get_or_insert_with(|| refusal.to_string());
                 batch.back.push(message.tag);
             }
@@ -130,7 +130,7 @@ async fn keep_invalid(
         return;
     }
     let note = |(message, problem): &(BrokerMessage, MessageProblem)| {
-        let abandoned = decide::of_invalid(message) == MessageFate::Abandon;
+        let abandoned = decide::of_invalid(message) == MessageDecision::Abandon;
         let reason = super::sanitized(engine, &problem.to_string());
         InvalidMessage::new(message, reason, abandoned)
     };
@@ -147,7 +147,7 @@ async fn keep_invalid(
     for (message, why) in invalid {
         match (&problem, decide::of_invalid(&message)) {
             (Some(_), _) => batch.back.push(message.tag),
-            (None, MessageFate::Abandon) => batch.abandoned.push((message, why.to_string())),
+            (None, MessageDecision::Abandon) => batch.abandoned.push((message, why.to_string())),
             (None, _) => {
                 batch.invalid += 1;
                 batch.settled.push(message.tag);

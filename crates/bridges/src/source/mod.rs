@@ -21,7 +21,7 @@ use crate::brokers;
 use crate::route::JobRoute;
 use crate::settings::{BridgeSettings, BridgeSettingsError};
 
-use status::StatusBoard;
+use status::SharedStatus;
 pub use status::{SourceState, SourceStatus};
 
 /// A text as it may be stored and shown: without secrets, and within the limit of error texts.
@@ -123,7 +123,7 @@ impl Source {
     /// Starts the loop in a task of its own. A broker that is away is tried again for as long as the loop runs.
     #[must_use]
     pub fn start(self) -> SourceHandle {
-        let board = Arc::new(StatusBoard::default());
+        let board = Arc::new(SharedStatus::default());
         let (paused, listen) = watch::channel(false);
         let stop = CancellationToken::new();
         let task = tokio::spawn(round::run(self, board.clone(), listen, stop.clone()));
@@ -134,7 +134,7 @@ impl Source {
 /// A running source; it stops when this value goes away.
 #[derive(Debug)]
 pub struct SourceHandle {
-    board: Arc<StatusBoard>,
+    board: Arc<SharedStatus>,
     paused: watch::Sender<bool>,
     stop: CancellationToken,
     task: JoinHandle<()>,

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Source;
 use super::admit::{AdmittedBatch, admit};
-use super::status::{SourceState, StatusBoard};
+use super::status::{SharedStatus, SourceState};
 use crate::broker::{BrokerError, BrokerSession};
 use crate::decide::{self, QueueCondition};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ enum RoundEnd {
 /// What the rounds share.
 struct Rounds {
     source: Source,
-    board: Arc<StatusBoard>,
+    board: Arc<SharedStatus>,
     session: Option<Box<dyn BrokerSession>>,
     /// When it was last looked whether messages may become jobs.
     looked: Option<Instant>,
@@ -41,7 +41,7 @@ struct Rounds {
 /// The task of a source.
 pub(super) async fn run(
     source: Source,
-    board: Arc<StatusBoard>,
+    board: Arc<SharedStatus>,
     mut paused: watch::Receiver<bool>,
     stop: CancellationToken,
 ) {
@@ -179,7 +179,7 @@ impl Rounds {
 
 /// Tells the broker what became of each message. What it does not hear is delivered again, and known then.
 async fn settle(
-    board: &StatusBoard,
+    board: &SharedStatus,
     session: &mut dyn BrokerSession,
     batch: &AdmittedBatch,
 ) -> Result<(), BrokerError> {

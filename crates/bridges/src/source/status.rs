@@ -55,12 +55,12 @@ pub struct SourceStatus {
 
 /// Where the loop writes and others read.
 #[derive(Debug, Default)]
-pub(crate) struct StatusBoard {
+pub(crate) struct SharedStatus {
     status: Mutex<SourceStatus>,
     changed: Notify,
 }
 
-impl StatusBoard {
+impl SharedStatus {
     pub(crate) fn read(&self) -> SourceStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

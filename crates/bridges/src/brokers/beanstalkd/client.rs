@@ -17,12 +17,12 @@ const MOST_BODY: usize = 256 * 1024 * 1024;
 
 /// What the server answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Reply {
+pub(super) struct BeanstalkdAnswer {
     pub(super) line: String,
     pub(super) body: Vec<u8>,
 }
 
-impl Reply {
+impl BeanstalkdAnswer {
     /// True when the answer begins with this word.
     pub(super) fn is(&self, word: &str) -> bool {
         self.line.split(' ').next() == Some(word)
@@ -31,12 +31,12 @@ impl Reply {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct BeanstalkdConnection {
     stream: BufStream<TcpStream>,
     address: String,
 }
 
-impl Connection {
+impl BeanstalkdConnection {
     pub(super) async fn open(host: &str, port: u16, address: &str) -> Result<Self, BrokerError> {
         let unavailable = |problem: String| BrokerError::Unavailable { address: address.to_owned(), problem };
         let connected = timeout(PATIENCE, TcpStream::connect((host, port))).await;
@@ -74,12 +74,12 @@ impl Connection {
         }
     }
 
-    pub(super) async fn reply(&mut self) -> Result<Reply, BrokerError> {
+    pub(super) async fn reply(&mut self) -> Result<BeanstalkdAnswer, BrokerError> {
         self.reply_within(Duration::ZERO).await
     }
 
     /// Reads an answer for which the server itself may wait so long.
-    pub(super) async fn reply_within(&mut self, wait: Duration) -> Result<Reply, BrokerError> {
+    pub(super) async fn reply_within(&mut self, wait: Duration) -> Result<BeanstalkdAnswer, BrokerError> {
         match timeout(wait + PATIENCE, read(&mut self.stream)).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => Err(self.unavailable(error)),
@@ -89,7 +89,7 @@ impl Connection {
 }
 
 /// Reads one answer.
-async fn read(stream: &mut (impl AsyncBufReadExt + Unpin)) -> std::io::Result<Reply> {
+async fn read(stream: &mut (impl AsyncBufReadExt + Unpin)) -> std::io::Result<BeanstalkdAnswer> {
     let wrong = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
     let mut line = Vec::new();
     stream.take(MOST_LINE).read_until(b'\n', &mut line).await?;
@@ -97,7 +97,7 @@ async fn read(stream: &mut (impl AsyncBufReadExt + Unpin)) -> std::io::Result<Re
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     }
     let text = line.strip_suffix(b"\r\n").ok_or_else(|| wrong("a line without an end"))?;
-    let line = String::from_utf8(text.to_vec()).map_err(|_| wrong("a line that is no text"))?;
+    let line = String::from_utf8(text.to_vec()).map_err(|_| wrong("a line that is not text"))?;
     let mut body = Vec::new();
     if let Some(length) = body_length(&line) {
         if length > MOST_BODY {
@@ -111,7 +111,7 @@ async fn read(stream: &mut (impl AsyncBufReadExt + Unpin)) -> std::io::Result<Re
             return Err(wrong("a body without an end"));
         }
     }
-    Ok(Reply { line, body })
+    Ok(BeanstalkdAnswer { line, body })
 }
 
 /// How many bytes follow an answer.
@@ -127,7 +127,7 @@ fn body_length(line: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    async fn answer(bytes: &[u8]) -> Result<Reply, String> {
+    async fn answer(bytes: &[u8]) -> Result<BeanstalkdAnswer, String> {
         let mut stream = tokio::io::BufReader::new(bytes);
         read(&mut stream).await.map_err(|error| error.to_string())
     }
@@ -148,7 +148,7 @@ mod tests {
             (b"INSERTED 7", "without an end"),
             (b"RESERVED 7 6\r\nab", "early eof"),
             (b"RESERVED 7 2\r\nabcd", "a body without an end"),
-            (b"\xff\r\n", "no text"),
+            (b"\xff\r\n", "not text"),
             (b"OK 99999999999\r\n", "beyond every limit"),
         ] {
             let problem = answer(bytes).await.unwrap_err();

@@ -10,7 +10,7 @@ use crate::address::BrokerAddress;
 use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage, digest};
 use crate::settings::BridgeSettings;
-use client::{Connection, Reply};
+use client::{BeanstalkdAnswer, BeanstalkdConnection};
 
 /// The port of its protocol.
 const PORT: u16 = 11_300;
@@ -24,13 +24,13 @@ const TIME_TO_RUN: u32 = 60;
 
 /// A beanstalkd server, and the tube of a bridge.
 #[derive(Debug)]
-pub struct Beanstalkd {
+pub struct BeanstalkdBroker {
     address: BrokerAddress,
     shown: String,
     tube: String,
 }
 
-impl Beanstalkd {
+impl BeanstalkdBroker {
     /// The broker of these settings.
     #[must_use]
     pub fn new(address: BrokerAddress, settings: &BridgeSettings) -> Self {
@@ -38,7 +38,7 @@ impl Beanstalkd {
     }
 }
 
-impl Broker for Beanstalkd {
+impl Broker for BeanstalkdBroker {
     fn address(&self) -> &str {
         &self.shown
     }
@@ -47,7 +47,7 @@ impl Broker for Beanstalkd {
         Box::pin(async move {
             let (host, port) = self.address.host_and_port(PORT);
             let mut session = TubeSession {
-                connection: Connection::open(&host, port, &self.shown).await?,
+                connection: BeanstalkdConnection::open(&host, port, &self.shown).await?,
                 tube: self.tube.clone(),
                 used: "default".to_owned(),
             };
@@ -60,7 +60,7 @@ impl Broker for Beanstalkd {
 /// A connection that watches one tube.
 #[derive(Debug)]
 struct TubeSession {
-    connection: Connection,
+    connection: BeanstalkdConnection,
     tube: String,
     /// The tube that it publishes to.
     used: String,
@@ -77,12 +77,12 @@ impl TubeSession {
     }
 
     /// One order whose answer begins with this word.
-    async fn one(&mut self, order: &str, expected: &str) -> Result<Reply, BrokerError> {
+    async fn one(&mut self, order: &str, expected: &str) -> Result<BeanstalkdAnswer, BrokerError> {
         self.connection.send(order.as_bytes()).await?;
         self.answer(expected).await
     }
 
-    async fn answer(&mut self, expected: &str) -> Result<Reply, BrokerError> {
+    async fn answer(&mut self, expected: &str) -> Result<BeanstalkdAnswer, BrokerError> {
         let reply = self.connection.reply().await?;
         if reply.is(expected) { Ok(reply) } else { Err(self.connection.refused(&reply.line)) }
     }

@@ -42,7 +42,7 @@ pub(crate) async fn all(mut stage: Stage) {
     for (name, case) in cases {
         let begin = std::time::Instant::now();
         case(&mut stage).await;
-        println!("{name}: {:?}", begin.elapsed());
+        eprintln!("{name}: {:?}", begin.elapsed());
     }
 }
 
