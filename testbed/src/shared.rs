@@ -18,6 +18,9 @@ pub const MARIADB: &str = "BACKSTOP_TEST_MYSQL";
 /// The variable with the program schemathesis, which checks HTTP APIs against their documents.
 pub const SCHEMATHESIS: &str = "BACKSTOP_TEST_SCHEMATHESIS";
 
+/// The variable with the program of moto that speaks like SQS.
+pub const MOTO: &str = "BACKSTOP_TEST_MOTO";
+
 /// The address of the shared PostgreSQL, such as `postgres://backstop@127.0.0.1:15432/backstop`.
 ///
 /// # Panics
@@ -52,6 +55,15 @@ pub fn mariadb() -> &'static str {
 pub fn schemathesis() -> &'static Path {
     static PROGRAM: OnceLock<String> = OnceLock::new();
     Path::new(PROGRAM.get_or_init(|| address(SCHEMATHESIS)))
+}
+
+/// The program of moto that speaks like SQS, in the version that the tests are written for.
+///
+/// # Panics
+/// When the variable is not set: a test that needs it must not pass without it.
+pub fn moto() -> &'static Path {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    Path::new(PROGRAM.get_or_init(|| address(MOTO)))
 }
 
 fn address(variable: &str) -> String {

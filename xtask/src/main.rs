@@ -9,6 +9,7 @@ mod error;
 mod generate;
 mod guarantees;
 mod install;
+mod moto;
 mod process;
 mod schemathesis;
 mod servers;

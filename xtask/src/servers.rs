@@ -11,7 +11,7 @@ use backstop_testbed::{DatabaseSettings, Mariadb, Pgbouncer, Postgres, TestbedEr
 
 use crate::error::TaskError;
 use crate::process::{CommandLine, build_folder};
-use crate::{schemathesis, setup};
+use crate::{moto, schemathesis, setup};
 
 /// The command line that lends the servers to another one.
 pub(crate) const PREFIX: &str = "cargo xtask servers --";
@@ -25,6 +25,7 @@ pub(crate) struct Servers {
     postgres: Postgres,
     mariadb: Mariadb,
     schemathesis: PathBuf,
+    moto: PathBuf,
     // The last field: removed after the servers have stopped.
     _data: ServerData,
 }
@@ -80,7 +81,7 @@ impl Servers {
     /// Finds, if need be installs, and starts all servers.
     pub(crate) fn start() -> Result<Self, TaskError> {
         setup::programs()?;
-        let schemathesis = schemathesis::program()?;
+        let (schemathesis, moto) = (schemathesis::program()?, moto::program()?);
         sweep(&base(FOLDER));
         let data = ServerData::new(FOLDER);
         let settings = |name: &str| DatabaseSettings::new(data.0.join(name));
@@ -92,16 +93,17 @@ impl Servers {
         let mariadb = mariadb.map_err(|_| TaskError::Failed("the start of MariaDB panicked".to_owned()))?;
         let (postgres, mariadb) = (postgres.map_err(failed)?, mariadb.map_err(failed)?);
         let pooler = Pgbouncer::start(data.0.join("pgbouncer"), &postgres).map_err(failed)?;
-        Ok(Self { pooler, postgres, mariadb, schemathesis, _data: data })
+        Ok(Self { pooler, postgres, mariadb, schemathesis, moto, _data: data })
     }
 
     /// The variables in which tests look for the servers and for programs that are installed with them.
-    pub(crate) fn variables(&self) -> [(&'static str, String); 4] {
+    pub(crate) fn variables(&self) -> [(&'static str, String); 5] {
         [
             (shared::POSTGRES, self.postgres.url()),
             (shared::PGBOUNCER, self.pooler.url()),
             (shared::MARIADB, self.mariadb.url()),
             (shared::SCHEMATHESIS, self.schemathesis.display().to_string()),
+            (shared::MOTO, self.moto.display().to_string()),
         ]
     }
 }

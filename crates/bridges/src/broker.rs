@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use crate::message::{BrokerMessage, DeliveryTag, NewMessage};
 
+/// How long a connection may take to be made, and an answer to come that no message has to be waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What a call to a broker returns: a boxed future, so that the traits stay object-safe.
 pub type BrokerAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, BrokerError>> + Send + 'a>>;
 

@@ -13,5 +13,7 @@ mod nats;
 mod rabbitmq;
 #[path = "brokers/redis.rs"]
 mod redis;
+#[path = "brokers/sqs.rs"]
+mod sqs;
 #[path = "brokers/stage.rs"]
 mod stage;

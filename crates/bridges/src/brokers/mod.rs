@@ -8,16 +8,14 @@ pub mod nats;
 pub mod rabbitmq;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "sqs")]
+pub mod sqs;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::address::BrokerKind;
 use crate::broker::Broker;
 use crate::settings::{BridgeSettings, BridgeSettingsError};
-
-/// How long a connection may take to be made, and an answer to come that no message has to be waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The broker of a bridge. `node` tells this process from others of the same bridge.
 ///
@@ -38,6 +36,10 @@ pub fn open(
         BrokerKind::Rabbitmq => Ok(Arc::new(rabbitmq::RabbitmqBroker::new(address, name, settings))),
         #[cfg(feature = "redis")]
         BrokerKind::Redis => Ok(Arc::new(redis::RedisStreams::new(address, name, settings, node))),
+        #[cfg(feature = "sqs")]
+        BrokerKind::Sqs => {
+            sqs::SqsBroker::new(address, name, settings).map(|broker| Arc::new(broker) as Arc<dyn Broker>)
+        }
         #[allow(unreachable_patterns, reason = "there is none left when every broker is built in")]
         other => {
             let _ = node;

@@ -15,9 +15,8 @@ use async_nats::{Client, ConnectOptions, Event, HeaderMap};
 use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
-use super::PATIENCE;
 use crate::address::BrokerAddress;
-use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
+use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession, PATIENCE};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
 use crate::settings::BridgeSettings;
 

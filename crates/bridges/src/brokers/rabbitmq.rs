@@ -21,9 +21,8 @@ use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ErrorKind};
 use tokio::time::{Instant, timeout};
 
-use super::PATIENCE;
 use crate::address::BrokerAddress;
-use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
+use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession, PATIENCE};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
 use crate::settings::BridgeSettings;
 

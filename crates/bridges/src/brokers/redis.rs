@@ -12,9 +12,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
 use tokio::time::Instant;
 
-use super::PATIENCE;
 use crate::address::BrokerAddress;
-use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
+use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession, PATIENCE};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
 use crate::settings::BridgeSettings;
 

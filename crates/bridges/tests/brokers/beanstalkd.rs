@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use backstop_bridges::{BridgeSettings, SourceSettings};
-use backstop_testbed::{Beanstalkd, Folder};
+use backstop_testbed::{Beanstalkd, Folder, Proxy};
 
 use crate::cases;
 use crate::stage::{Stage, TestBroker, TestEngine};
@@ -28,11 +28,11 @@ impl TestBroker for BeanstalkdServer {
         false
     }
 
-    fn kill(&mut self) {
+    fn kill(&mut self, _: &Proxy) {
         self.0.kill().expect("it ends");
     }
 
-    fn start_again(&mut self) {
+    fn start_again(&mut self, _: &Proxy) {
         self.0.start_again().expect("it starts");
     }
 

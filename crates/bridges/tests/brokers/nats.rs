@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::{self, stream};
 use backstop_bridges::{BridgeSettings, NewMessage, SourceSettings};
-use backstop_testbed::{Folder, Nats};
+use backstop_testbed::{Folder, Nats, Proxy};
 
 use crate::cases;
 use crate::stage::{Stage, TestBroker, TestEngine, block_on, until};
@@ -32,11 +32,11 @@ impl TestBroker for NatsServer {
         });
     }
 
-    fn kill(&mut self) {
+    fn kill(&mut self, _: &Proxy) {
         self.0.kill().expect("it ends");
     }
 
-    fn start_again(&mut self) {
+    fn start_again(&mut self, _: &Proxy) {
         self.0.start_again().expect("it starts");
     }
 

@@ -1,7 +1,7 @@
 //! RabbitMQ.
 
 use backstop_bridges::{BridgeSettings, NewMessage, SourceSettings, brokers};
-use backstop_testbed::{Folder, Rabbitmq};
+use backstop_testbed::{Folder, Proxy, Rabbitmq};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::{Connection, ConnectionProperties};
@@ -30,11 +30,11 @@ impl TestBroker for RabbitmqServer {
         });
     }
 
-    fn kill(&mut self) {
+    fn kill(&mut self, _: &Proxy) {
         self.0.kill().expect("it ends");
     }
 
-    fn start_again(&mut self) {
+    fn start_again(&mut self, _: &Proxy) {
         self.0.start_again().expect("it starts");
     }
 

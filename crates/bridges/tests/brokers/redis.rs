@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backstop_bridges::{BridgeSettings, SourceSettings};
-use backstop_testbed::{DatabaseSettings, Folder, Redis, shared};
+use backstop_testbed::{DatabaseSettings, Folder, Proxy, Redis, shared};
 
 use crate::cases;
 use crate::stage::{Stage, TestBroker, TestEngine, until};
@@ -25,11 +25,11 @@ impl TestBroker for RedisServer {
         self.0.order(&format!("XTRIM {queue} MAXLEN 0")).expect("the server is there");
     }
 
-    fn kill(&mut self) {
+    fn kill(&mut self, _: &Proxy) {
         self.0.kill().expect("it ends");
     }
 
-    fn start_again(&mut self) {
+    fn start_again(&mut self, _: &Proxy) {
         self.0.start_again().expect("it starts");
     }
 

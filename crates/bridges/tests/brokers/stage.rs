@@ -26,9 +26,9 @@ pub(crate) trait TestBroker: Send {
     /// Makes a queue of this name.
     fn make_queue(&self, queue: &str);
     /// Ends it like a crash, or as near to that as its data survives.
-    fn kill(&mut self);
+    fn kill(&mut self, proxy: &Proxy);
     /// Starts it again.
-    fn start_again(&mut self);
+    fn start_again(&mut self, proxy: &Proxy);
     /// What a client sends when it acknowledges.
     fn ack_bytes(&self) -> &'static [u8];
     /// Changes settings as this broker needs it.
@@ -41,6 +41,10 @@ pub(crate) trait TestBroker: Send {
     }
     /// Whether messages of a connection that is gone are delivered again at once.
     fn redelivers_at_once(&self) -> bool {
+        true
+    }
+    /// Whether messages are held by a connection, so that one that breaks lets go of them.
+    fn holds_by_connection(&self) -> bool {
         true
     }
     /// Whether two messages with one body are told apart.

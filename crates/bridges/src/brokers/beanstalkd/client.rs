@@ -6,8 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::broker::BrokerError;
-use crate::brokers::PATIENCE;
+use crate::broker::{BrokerError, PATIENCE};
 
 /// Bytes of a line at most: the server's own lines are far shorter.
 const MOST_LINE: u64 = 1_024;

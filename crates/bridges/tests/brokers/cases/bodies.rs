@@ -21,7 +21,7 @@ pub(crate) async fn hostile_bodies_are_kept_with_their_bytes(stage: &mut Stage) 
         (deep.as_bytes(), "payload is invalid: it is not valid JSON"),
     ];
     let bad: Vec<_> = bad.into_iter().filter(|(body, _)| stage.server.carries(body)).collect();
-    assert!(bad.len() >= 5, "a broker carries most of them");
+    assert!(bad.len() >= 4, "a broker carries most of them");
     let good = ["\"\\u0000 in an escape\"", "null", "{\"ä\":\"\u{10ffff}\"}", &deep_pairs];
     let good: Vec<&str> = good.into_iter().filter(|body| stage.server.carries(body.as_bytes())).collect();
     let bodies =

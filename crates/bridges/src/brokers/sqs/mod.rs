@@ -1,0 +1,282 @@
+//! Amazon SQS, or what speaks like it.
+//!
+//! Keys are static ones: those of the settings, or `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
+//! `AWS_SESSION_TOKEN` of the environment. Abandoned messages are sent to the queue that the redrive policy names, and
+//! deleted after that (B6); where there is no such policy they stay, out of sight for as long as SQS allows.
+
+mod client;
+mod sign;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::address::BrokerAddress;
+use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
+use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
+use crate::settings::{BridgeSettings, BridgeSettingsError, SecretText};
+use client::{SqsConnection, SqsPlace};
+use sign::AccessKeys;
+
+/// Messages of one call at most.
+const TOGETHER: usize = 10;
+
+/// How long a message may be held before others see it.
+const VISIBILITY: Duration = Duration::from_secs(30);
+
+/// The longest time that a message can be kept out of sight, in seconds.
+const LONGEST: u64 = 12 * 60 * 60;
+
+/// The longest time that a call waits for a message, in seconds.
+const LONGEST_WAIT: u64 = 20;
+
+/// A queue of SQS.
+#[derive(Debug)]
+pub struct SqsBroker {
+    place: SqsPlace,
+    queue: String,
+    visibility: u64,
+}
+
+impl SqsBroker {
+    /// The broker of these settings.
+    ///
+    /// # Errors
+    /// When a key or the region is missing.
+    pub fn new(
+        address: BrokerAddress,
+        name: &str,
+        settings: &BridgeSettings,
+    ) -> Result<Self, BridgeSettingsError> {
+        let encrypted = address.url().scheme() == "sqs+https";
+        let (host, port) = address.host_and_port(if encrypted { 443 } else { 80 });
+        let missing = |key: &'static str, variable: &str| BridgeSettingsError::Value {
+            bridge: name.to_owned(),
+            key,
+            problem: format!("is missing, and the environment has no {variable}"),
+        };
+        let or_variable = |own: &Option<SecretText>, variable: &str| {
+            own.clone()
+                .or_else(|| std::env::var(variable).ok().filter(|text| !text.is_empty()).map(SecretText))
+        };
+        let (access, secret) = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
+        let keys = AccessKeys {
+            access: or_variable(&settings.access_key, access).ok_or_else(|| missing("access_key", access))?.0,
+            secret: or_variable(&settings.secret_key, secret).ok_or_else(|| missing("secret_key", secret))?,
+            // One of the environment belongs to the keys of the environment.
+            token: match settings.access_key {
+                Some(_) => settings.session_token.clone(),
+                None => or_variable(&settings.session_token, "AWS_SESSION_TOKEN"),
+            },
+        };
+        let region = settings.region.clone().or_else(|| region_of(&host));
+        let region = region.or_else(|| std::env::var("AWS_REGION").ok());
+        let region = region.ok_or_else(|| missing("region", "AWS_REGION"))?;
+        let place = SqsPlace { host, port, encrypted, region, keys, address: address.to_string() };
+        let visibility = settings.source.hold.unwrap_or(VISIBILITY).as_secs().clamp(1, LONGEST);
+        Ok(Self { place, queue: settings.source.queue.clone(), visibility })
+    }
+
+    async fn session(&self) -> Result<SqsSession, BrokerError> {
+        let connection = SqsConnection::open(self.place.clone()).await?;
+        let mut session = SqsSession { connection, url: String::new(), visibility: self.visibility };
+        session.url = session.url_of(&self.queue).await?;
+        Ok(session)
+    }
+}
+
+/// The region in a host such as `sqs.eu-west-1.amazonaws.com`.
+fn region_of(host: &str) -> Option<String> {
+    let mut parts = host.strip_prefix("sqs.")?.split('.');
+    let region = parts.next()?;
+    (parts.next() == Some("amazonaws")).then(|| region.to_owned())
+}
+
+impl Broker for SqsBroker {
+    fn address(&self) -> &str {
+        &self.place.address
+    }
+
+    fn connect(&self) -> BrokerAnswer<'_, Box<dyn BrokerSession>> {
+        Box::pin(async move { Ok(Box::new(self.session().await?) as Box<dyn BrokerSession>) })
+    }
+}
+
+/// A connection to one queue.
+struct SqsSession {
+    connection: SqsConnection,
+    url: String,
+    visibility: u64,
+}
+
+impl SqsSession {
+    async fn call(&mut self, action: &str, input: Value) -> Result<Value, BrokerError> {
+        self.connection.call(action, &input, Duration::ZERO).await
+    }
+
+    async fn url_of(&mut self, queue: &str) -> Result<String, BrokerError> {
+        let answer = self.call("GetQueueUrl", json!({ "QueueName": queue })).await?;
+        let url = answer.get("QueueUrl").and_then(Value::as_str).map(str::to_owned);
+        url.ok_or_else(|| self.connection.place.refused("it tells no address of the queue"))
+    }
+
+    async fn attribute(&mut self, name: &str) -> Result<Option<String>, BrokerError> {
+        let input = json!({ "QueueUrl": self.url, "AttributeNames": [name] });
+        let answer = self.call("GetQueueAttributes", input).await?;
+        Ok(answer.pointer(&format!("/Attributes/{name}")).and_then(Value::as_str).map(str::to_owned))
+    }
+
+    async fn take(&mut self, most: usize, wait: Duration) -> Result<Vec<BrokerMessage>, BrokerError> {
+        // Without a wait the call looks at some of the servers only, and a loop of such calls costs money.
+        let seconds = wait.as_secs().clamp(1, LONGEST_WAIT);
+        let input = json!({
+            "QueueUrl": self.url,
+            "MaxNumberOfMessages": most.clamp(1, TOGETHER),
+            "WaitTimeSeconds": seconds,
+            "VisibilityTimeout": self.visibility,
+            "AttributeNames": ["All"],
+            "MessageAttributeNames": ["All"],
+        });
+        let answer = self.connection.call("ReceiveMessage", &input, Duration::from_secs(seconds)).await?;
+        let messages = answer.get("Messages").and_then(Value::as_array);
+        Ok(messages.into_iter().flatten().filter_map(message).collect())
+    }
+
+    /// One call for every ten messages. A message that was held for too long belongs to others: that is no failure.
+    async fn each(&mut self, action: &str, tags: &[DeliveryTag], more: &Value) -> Result<(), BrokerError> {
+        for group in tags.chunks(TOGETHER) {
+            let entry = |(index, tag): (usize, &DeliveryTag)| {
+                let mut entry = json!({ "Id": index.to_string(), "ReceiptHandle": tag.as_str() });
+                if let (Some(entry), Some(more)) = (entry.as_object_mut(), more.as_object()) {
+                    entry.extend(more.clone());
+                }
+                entry
+            };
+            let entries: Vec<Value> = group.iter().enumerate().map(entry).collect();
+            let answer = self.call(action, json!({ "QueueUrl": self.url, "Entries": entries })).await?;
+            let failed = answer.get("Failed").and_then(Value::as_array);
+            let theirs = |one: &&Value| one.get("SenderFault").and_then(Value::as_bool) == Some(false);
+            if failed.into_iter().flatten().any(|one| theirs(&one)) {
+                return Err(self.connection.place.unavailable(format!("{action} failed for some messages")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn hide(&mut self, tags: &[DeliveryTag], seconds: u64) -> Result<(), BrokerError> {
+        let more = json!({ "VisibilityTimeout": seconds.min(LONGEST) });
+        self.each("ChangeMessageVisibilityBatch", tags, &more).await
+    }
+
+    async fn bury(&mut self, message: &BrokerMessage) -> Result<(), BrokerError> {
+        let tags = std::slice::from_ref(&message.tag);
+        let policy: Option<Value> =
+            self.attribute("RedrivePolicy").await?.and_then(|text| serde_json::from_str(&text).ok());
+        let target =
+            policy.as_ref().and_then(|policy| policy.get("deadLetterTargetArn")).and_then(Value::as_str);
+        let Some(queue) = target.and_then(|target| target.rsplit(':').next()) else {
+            return self.hide(tags, LONGEST).await;
+        };
+        let copy = NewMessage { id: None, body: message.body.clone(), headers: message.headers.clone() };
+        self.send(queue, &[copy]).await?;
+        self.each("DeleteMessageBatch", tags, &json!({})).await
+    }
+
+    async fn send(&mut self, queue: &str, messages: &[NewMessage]) -> Result<(), BrokerError> {
+        let url = self.url_of(queue).await?;
+        for new in messages {
+            let body = std::str::from_utf8(&new.body).map_err(|_| {
+                self.connection.place.refused("a message of SQS is text, and this one is not")
+            })?;
+            let attribute = |(name, value): &(String, String)| {
+                (name.clone(), json!({ "DataType": "String", "StringValue": value }))
+            };
+            let attributes: serde_json::Map<String, Value> = new.headers.iter().map(attribute).collect();
+            let mut input = json!({ "QueueUrl": url, "MessageBody": body, "MessageAttributes": attributes });
+            if let Some(id) = &new.id
+                && queue.ends_with(".fifo")
+            {
+                input["MessageDeduplicationId"] = json!(id);
+            }
+            self.call("SendMessage", input).await?;
+        }
+        Ok(())
+    }
+
+    async fn waiting(&mut self) -> Result<Option<u64>, BrokerError> {
+        let found = self.attribute("ApproximateNumberOfMessages").await?;
+        Ok(found.and_then(|number| number.parse().ok()))
+    }
+}
+
+/// None for what has no body or nothing to settle it by.
+fn message(received: &Value) -> Option<BrokerMessage> {
+    let text = |name: &str| received.get(name).and_then(Value::as_str);
+    let attribute = |name: &str| received.get("Attributes")?.get(name)?.as_str();
+    let others = received.get("MessageAttributes").and_then(Value::as_object);
+    let headers = others.into_iter().flatten().filter_map(|(name, value)| {
+        Some((name.clone(), value.get("StringValue").and_then(Value::as_str)?.to_owned()))
+    });
+    let id = match attribute("MessageDeduplicationId") {
+        Some(id) => MessageId::producer(id),
+        None => MessageId::broker(text("MessageId")?),
+    };
+    Some(BrokerMessage {
+        id,
+        body: text("Body").unwrap_or_default().as_bytes().to_vec(),
+        headers: headers.collect(),
+        deliveries: attribute("ApproximateReceiveCount").and_then(|count| count.parse().ok()),
+        tag: DeliveryTag::new(text("ReceiptHandle")?),
+    })
+}
+
+impl BrokerSession for SqsSession {
+    fn receive(&mut self, most: usize, wait: Duration) -> BrokerAnswer<'_, Vec<BrokerMessage>> {
+        Box::pin(self.take(most, wait))
+    }
+
+    fn ack<'a>(&'a mut self, tags: &'a [DeliveryTag]) -> BrokerAnswer<'a, ()> {
+        Box::pin(async move { self.each("DeleteMessageBatch", tags, &json!({})).await })
+    }
+
+    fn nack<'a>(&'a mut self, tags: &'a [DeliveryTag], delay: Duration) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.hide(tags, delay.as_secs()))
+    }
+
+    fn abandon<'a>(&'a mut self, message: &'a BrokerMessage, _: &'a str) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.bury(message))
+    }
+
+    fn publish<'a>(&'a mut self, queue: &'a str, messages: &'a [NewMessage]) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.send(queue, messages))
+    }
+
+    fn depth(&mut self) -> BrokerAnswer<'_, Option<u64>> {
+        Box::pin(self.waiting())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_read_from_hosts_of_aws_alone() {
+        assert_eq!(region_of("sqs.eu-west-1.amazonaws.com").as_deref(), Some("eu-west-1"));
+        for host in ["127.0.0.1", "sqs.example.com", "queue.amazonaws.com", "sqs."] {
+            assert_eq!(region_of(host), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn messages_are_read_and_others_are_left() {
+        let received = json!({
+            "MessageId": "m", "ReceiptHandle": "r", "Body": "{}", "Attributes": { "ApproximateReceiveCount": "3" },
+            "MessageAttributes": { "kind": { "StringValue": "x" }, "raw": { "BinaryValue": "eA==" } },
+        });
+        let found = message(&received).unwrap();
+        assert_eq!((found.id, found.deliveries), (MessageId::broker("m"), Some(3)));
+        assert_eq!(found.headers, [("kind".to_owned(), "x".to_owned())]);
+        assert_eq!(message(&json!({ "MessageId": "m", "Body": "{}" })), None);
+    }
+}
