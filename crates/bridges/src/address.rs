@@ -93,12 +93,14 @@ impl BrokerAddress {
 
     /// The whole of it, with credentials.
     #[must_use]
+    #[allow(dead_code, reason = "not every broker needs it, and each can be left out")]
     pub(crate) const fn url(&self) -> &Url {
         &self.url
     }
 
     /// Host and port; the port of the broker's protocol unless it is said.
     #[must_use]
+    #[allow(dead_code, reason = "not every broker needs it, and each can be left out")]
     pub(crate) fn host_and_port(&self, usual: u16) -> (String, u16) {
         let host = match self.url.host() {
             Some(Host::Ipv6(address)) => address.to_string(),

@@ -318,6 +318,7 @@ impl SourceSettings {
 
     /// Where abandoned messages go.
     #[must_use]
+    #[allow(dead_code, reason = "not every broker needs it, and each can be left out")]
     pub(crate) fn dead_letters(&self) -> String {
         self.dead_letters.clone().unwrap_or_else(|| format!("{}.dead", self.queue))
     }
