@@ -1,4 +1,4 @@
-//! The seven calls of SQS that a bridge makes: JSON over one HTTP connection, signed.
+//! The six calls of SQS that a bridge makes: JSON over one HTTP connection, signed.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
