@@ -1,5 +1,5 @@
-//! The job of several things that the processes of a campaign run: durable steps, a wait for a signal, and items that it
-//! rejects. Programs run it as a handler, remote workers by the verbs of the HTTP API.
+//! The job of several things that the processes of a campaign run: durable steps, a wait for a signal, and items that
+//! it rejects. Programs run it as a handler, remote workers by the verbs of the HTTP API.
 
 use std::io;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ const TIMEOUT_S: u64 = 3_600;
 
 /// A step, a wait for a signal, items that cannot be handled, another step.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct ErrandJob {
+pub struct SignalJob {
     /// Decides how long it takes, and what it waits for.
     pub number: u64,
 }
 
-impl ErrandJob {
+impl SignalJob {
     /// The key of the signal that it waits for; what comes with it is its number.
     #[must_use]
     pub fn signal(&self) -> String {
@@ -37,7 +37,7 @@ impl ErrandJob {
     }
 }
 
-impl Job for ErrandJob {
+impl Job for SignalJob {
     const KIND: &'static str = "errand";
     type Context = Arc<Journal>;
     type Output = JobResult<u64>;
@@ -51,7 +51,7 @@ impl Job for ErrandJob {
     }
 }
 
-impl ErrandJob {
+impl SignalJob {
     async fn walk(&self, cx: &JobContext<Arc<Journal>>) -> JobResult<u64> {
         self.step(cx, "fetch").await?;
         let told = match cx.signal::<u64>(self.signal()).timeout(Duration::from_secs(TIMEOUT_S)).await? {
@@ -79,7 +79,7 @@ impl ErrandJob {
 }
 
 /// One run of it in a remote worker.
-pub(crate) struct RemoteErrand<'a> {
+pub(crate) struct RemoteSignalJob<'a> {
     /// The job as it was claimed.
     pub(crate) claimed: &'a Value,
     /// Its id.
@@ -92,13 +92,13 @@ pub(crate) struct RemoteErrand<'a> {
     pub(crate) post: &'a dyn Fn(&str, &Value) -> io::Result<Value>,
 }
 
-impl RemoteErrand<'_> {
+impl RemoteSignalJob<'_> {
     /// Does what the handler does; answers the outcome.
     ///
     /// # Errors
     /// When no server takes what it says: the run is given up.
     pub(crate) fn walk(&self) -> io::Result<Value> {
-        let errand = ErrandJob { number: self.claimed["payload"]["number"].as_u64().unwrap_or_default() };
+        let errand = SignalJob { number: self.claimed["payload"]["number"].as_u64().unwrap_or_default() };
         self.step(&errand, "fetch")?;
         let signal = errand.signal();
         let Some(told) = self.claimed["signals"].get(&signal) else {
@@ -111,7 +111,7 @@ impl RemoteErrand<'_> {
         Ok(json!({ "type": "succeeded", "result": told }))
     }
 
-    fn step(&self, errand: &ErrandJob, name: &str) -> io::Result<()> {
+    fn step(&self, errand: &SignalJob, name: &str) -> io::Result<()> {
         let (job, run) = (self.job, self.run);
         let stored = self.claimed["steps"].get(name).and_then(Value::as_u64);
         let given = if let Some(run) = stored {

@@ -9,7 +9,7 @@ use backstop::{JobId, WorkerId};
 use backstop_core::{Fence, Lease};
 use serde_json::{Value, json};
 
-use crate::errand::RemoteErrand;
+use crate::errand::RemoteSignalJob;
 use crate::http;
 use crate::journal::{Journal, JournalEntry};
 use crate::processes;
@@ -87,7 +87,7 @@ fn run(folder: &Path, journal: &Journal, job: &Value) -> Option<Value> {
     journal.write(JournalEntry::Began { lease, run });
     let outcome = if job["kind"] == "errand" {
         let post = |path: &str, body: &Value| ask(folder, journal, path, body);
-        RemoteErrand { claimed: job, job: lease.job, run, journal, post: &post }.walk().ok()?
+        RemoteSignalJob { claimed: job, job: lease.job, run, journal, post: &post }.walk().ok()?
     } else {
         toil(job, run)?
     };

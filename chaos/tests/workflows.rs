@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use backstop::schedules::{Misfire, ScheduleSettings};
 use backstop::workflows::{NodeEnd, NodeState, Step, SubmittedWorkflow, WorkflowId, WorkflowStatus};
 use backstop::{Backstop, Enqueue};
-use backstop_chaos::errand::{ErrandJob, REJECTS};
+use backstop_chaos::errand::{REJECTS, SignalJob};
 use backstop_chaos::journal::Journal;
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::shape::CampaignShape::{self, RemoteWorkers, Workers};
@@ -73,7 +73,7 @@ async fn submit_graph(engine: &Backstop, number: u64) -> SubmittedWorkflow {
         };
         made.insert(name, step.add());
     }
-    let errand = engine.enqueue(ErrandJob { number: ERRAND + number }).policy(policy());
+    let errand = engine.enqueue(SignalJob { number: ERRAND + number }).policy(policy());
     flow.step("errand", errand).after(&made["a"]).add();
     let callback = CampaignJob { number: CALLBACK + number * 10 + 3 };
     flow.on_success(&callback).on_failure(&callback).submit().await.expect("stored")
@@ -133,7 +133,7 @@ async fn check_errand(engine: &Backstop, number: u64, submitted: &SubmittedWorkf
 /// Sends what the errands of some graphs wait for, each signal twice: with an id it is one.
 async fn send(engine: &Backstop, graphs: impl Iterator<Item = u64>) {
     for number in graphs {
-        let signal = ErrandJob { number: ERRAND + number }.signal();
+        let signal = SignalJob { number: ERRAND + number }.signal();
         for _ in 0..2 {
             engine.signals().send(&signal, &number).id("once").await.expect("sent");
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use backstop::prelude::*;
 use backstop::signals::stop_asked;
 use backstop_chaos::client::{self, ClientBehaviour};
-use backstop_chaos::errand::ErrandJob;
+use backstop_chaos::errand::SignalJob;
 use backstop_chaos::journal::Journal;
 use backstop_chaos::steps::SteppingJob;
 use backstop_chaos::work::CampaignJob;
@@ -69,7 +69,7 @@ async fn work(url: &str, folder: &Path, lease: Duration, submits: bool) -> JobRe
     // Without a word the defaults are what is tested.
     let prefetch = std::env::var("CHAOS_PREFETCH").map_or(Ok(0), |text| text.parse())?;
     let worker = engine.worker(journal).register::<CampaignJob>().register::<SteppingJob>();
-    let worker = worker.register::<ErrandJob>().queue("default", 8).prefetch(prefetch);
+    let worker = worker.register::<SignalJob>().queue("default", 8).prefetch(prefetch);
     worker.lease(lease).poll(Duration::from_millis(50)).grace(Duration::from_secs(5)).run().await?;
     Ok(())
 }

@@ -73,21 +73,21 @@ pub struct ExplainRelated {
     /// The limits that are about it (H5).
     pub limits: Vec<RunLimitView>,
     /// What a step of a workflow still waits for (W1, W2).
-    pub steps_before: Vec<StepBefore>,
+    pub steps_before: Vec<OpenStep>,
     /// Live workers that serve its queue, know it, and do not claim it for now (H1, H8).
     pub held_back: Vec<WorkerPause>,
 }
 
 /// What comes before a step and has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StepBefore {
+pub enum OpenStep {
     /// A step, by its name.
     Step(Arc<str>),
     /// A predicate, by its name: a worker that knows it is asked.
     Predicate(String),
 }
 
-impl std::fmt::Display for StepBefore {
+impl std::fmt::Display for OpenStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Step(name) => write!(f, "`{name}`"),

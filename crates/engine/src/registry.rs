@@ -51,7 +51,8 @@ pub(crate) trait Handler<C>: Send + Sync {
 
 struct Typed<J>(PhantomData<fn() -> J>);
 
-/// Runs a handler. When it panics, what it has rejected is written before the panic goes on: no other run may come (W9).
+/// Runs a handler. When it panics, what it has rejected is written before the panic goes on: no other run may come
+/// (W9).
 async fn keeping_rejects<F: Future>(run: &Run, handler: F) -> F::Output {
     let mut handler = pin!(handler);
     let ended = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {

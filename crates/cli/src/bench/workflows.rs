@@ -1,5 +1,5 @@
-//! What it costs that jobs belong together: steps of chains and jobs of a batch beside jobs of their own, and steps with
-//! ten thousand others before or behind them (W1, W3, W6).
+//! What it costs that jobs belong together: steps of chains and jobs of a batch beside jobs of their own, and steps
+//! with ten thousand others before or behind them (W1, W3, W6).
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! What a job waits for that has not started.
 
-use super::{ExplainContext, ExplainRelated, Sentences, StepBefore, WorkerPause, plural};
+use super::{ExplainContext, ExplainRelated, OpenStep, Sentences, WorkerPause, plural};
 use crate::job::{JobView, LinePlace, PartOf, SignalWait, State, WaitDetail, WaitReason};
 use crate::run_limit::RunLimitView;
 
@@ -78,7 +78,7 @@ pub(super) fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainR
 }
 
 /// Why a job waits for other steps of its workflow (W1).
-fn in_workflow(part: &PartOf, before: &[StepBefore]) -> Sentences {
+fn in_workflow(part: &PartOf, before: &[OpenStep]) -> Sentences {
     let step = part.node.as_deref().unwrap_or_default();
     let mut named: Vec<String> = before.iter().take(MOST_NAMED).map(ToString::to_string).collect();
     match before.len().saturating_sub(named.len()) {

@@ -48,8 +48,8 @@ impl EndNote {
     }
 
     /// Notes that are committed together as documents, key and body: those of one workflow are one, so that a batch
-    /// whose jobs end by the hundred costs little more than jobs of their own. Documents of one workflow stand together,
-    /// in the order of time.
+    /// whose jobs end by the hundred costs little more than jobs of their own. Documents of one workflow stand
+    /// together, in the order of time.
     #[must_use]
     pub fn documents(notes: &[Self]) -> Vec<(String, String)> {
         let mut by_workflow: BTreeMap<WorkflowId, Vec<&Self>> = BTreeMap::new();

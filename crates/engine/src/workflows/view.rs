@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use backstop_core::explain::StepBefore;
+use backstop_core::explain::OpenStep;
 use backstop_core::job::{Operation, State};
 use backstop_core::workflow::{
     BatchProgress, Condition, Graph, GraphNode, Join, NodeState, PartOf, Workflow, WorkflowBody,
@@ -138,14 +138,14 @@ pub(super) async fn one(parts: &EngineParts, id: WorkflowId) -> Result<Option<Wo
 }
 
 /// What a step still waits for.
-pub(crate) async fn steps_before(parts: &EngineParts, part: &PartOf) -> Result<Vec<StepBefore>, StoreError> {
+pub(crate) async fn steps_before(parts: &EngineParts, part: &PartOf) -> Result<Vec<OpenStep>, StoreError> {
     let found = stored::one(&*parts.store, &parts.workflows, part.id).await?;
     let Some(StoredWorkflow { workflow, graph: Some(graph), .. }) = found else { return Ok(Vec::new()) };
     let WorkflowBody::Graph(progress) = &workflow.body else { return Ok(Vec::new()) };
     let open = progress.open_before(&graph, part.number).into_iter().filter_map(|number| graph.node(number));
     let named = |node: &GraphNode| match &node.predicate {
-        Some(predicate) => StepBefore::Predicate(predicate.clone()),
-        None => StepBefore::Step(node.name.clone()),
+        Some(predicate) => OpenStep::Predicate(predicate.clone()),
+        None => OpenStep::Step(node.name.clone()),
     };
     Ok(open.map(named).collect())
 }

@@ -14,8 +14,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const LOOK_SELDOM: Duration = Duration::from_secs(2);
 
 impl Workflows<'_> {
-    /// Waits until all of a workflow or a batch has ended, and answers how. On the way `progress` is called with where it
-    /// is, at first and whenever it is further, also by what other processes did. Views are without nodes: each look
+    /// Waits until all of a workflow or a batch has ended, and answers how. On the way `progress` is called with where
+    /// it is, at first and whenever it is further, also by what other processes did. Views are without nodes: each look
     /// costs the same, however many there are.
     ///
     /// Wrap it in [`tokio::time::timeout`] to wait for a limited time: nothing is lost when it is dropped.
