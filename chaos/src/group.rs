@@ -11,7 +11,7 @@ use crate::node::{Node, NodeStart};
 use crate::stall::StallGuard;
 
 /// How long nothing may change before the store has come to rest after the faults.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many jobs the workers of a campaign claim ahead: they take turns, and the first does what is the default.
 const PREFETCH: [&str; 2] = ["0", "4"];

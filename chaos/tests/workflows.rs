@@ -12,6 +12,7 @@ use backstop::schedules::{Misfire, ScheduleSettings};
 use backstop::workflows::{NodeEnd, NodeState, Step, SubmittedWorkflow, WorkflowId, WorkflowStatus};
 use backstop::{Backstop, Enqueue};
 use backstop_chaos::errand::{REJECTS, SignalJob};
+use backstop_chaos::group::PATIENCE;
 use backstop_chaos::journal::Journal;
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::shape::CampaignShape::{self, RemoteWorkers, Workers};
@@ -23,8 +24,13 @@ use serde_json::Value;
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 
+/// Batches of a campaign.
+const BATCHES: u64 = 2;
+
 /// Jobs of each batch.
-const CHILDREN: u64 = 200;
+fn children() -> u64 {
+    u64::try_from(rounds(200, 10_000)).unwrap_or(200)
+}
 
 /// Numbers of the jobs that follow when all of a workflow has ended.
 const CALLBACK: u64 = 500_000_000;
@@ -80,11 +86,12 @@ async fn submit_graph(engine: &Backstop, number: u64) -> SubmittedWorkflow {
 }
 
 async fn submit_batch(engine: &Backstop, number: u64) -> WorkflowId {
+    let children = children();
     let callback = || CampaignJob { number: CALLBACK * 2 - 10 * (number + 1) + 3 };
     // A tenth of the jobs never works.
-    let batch = engine.batch(format!("batch {number}")).failures_at_most(CHILDREN / 10);
+    let batch = engine.batch(format!("batch {number}")).failures_at_most(children / 10);
     let batch = batch.then_on_success(callback()).then_on_failure(callback());
-    batch.for_each(0..CHILDREN, |child| job(engine, 10 * CHILDREN * number + child)).await.expect("stored").id
+    batch.for_each(0..children, |child| job(engine, 10 * children * number + child)).await.expect("stored").id
 }
 
 /// How often each number was submitted.
@@ -148,8 +155,17 @@ async fn set_schedules(engine: &Backstop) {
     }
 }
 
-/// No more fires; those that were decided are submitted by whoever leads.
+/// No more fires once each schedule had one; those that were decided are submitted by whoever leads.
 async fn pause_schedules(engine: &Backstop) {
+    let began = Instant::now();
+    loop {
+        let submitted = numbers(engine).await;
+        if (0..SCHEDULES).all(|number| submitted.contains_key(&(SCHEDULED + number * 10 + 3))) {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "a schedule does not fire");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     for number in 0..SCHEDULES {
         engine.schedules().pause(&format!("schedule {number}"), "the campaign").await.expect("it is set");
     }
@@ -157,7 +173,7 @@ async fn pause_schedules(engine: &Backstop) {
 
 async fn kill_workflows(kind: StoreKind, shape: CampaignShape) {
     let graphs = u64::try_from(rounds(24, 600)).unwrap_or(24);
-    let batches = graphs / 12;
+    let (batches, children) = (BATCHES, children());
     let mut dice = fastrand::Rng::with_seed(seed());
     let location = StoreLocation::new(kind, "workflows");
     let began = Instant::now();
@@ -176,7 +192,7 @@ async fn kill_workflows(kind: StoreKind, shape: CampaignShape) {
         bunches.push(submit_batch(&submitter, number).await);
     }
     let pause_ms = if shape == Workers { 50..250 } else { 400..1_200 };
-    let wanted = graphs * 5 + batches * CHILDREN * 9 / 10;
+    let wanted = graphs * 5 + batches * children * 9 / 10;
     let mut kills = nodes.kill_until(&engine, wanted / 3, pause_ms.clone(), &mut dice).await;
     send(&submitter, (0..graphs).filter(|number| number % 3 == 1)).await;
     kills += nodes.kill_until(&engine, wanted * 2 / 3, pause_ms, &mut dice).await;
@@ -199,7 +215,7 @@ async fn kill_workflows(kind: StoreKind, shape: CampaignShape) {
         let view = engine.workflows().get(*id).await.expect("readable").expect("it is stored");
         let progress = view.batch.expect("a batch");
         let ended = [progress.total, progress.succeeded, progress.failed, progress.canceled];
-        assert_eq!(ended, [CHILDREN, CHILDREN * 9 / 10, CHILDREN / 10, 0], "batch {number}");
+        assert_eq!(ended, [children, children * 9 / 10, children / 10, 0], "batch {number}");
         assert_eq!(view.status, WorkflowStatus::Succeeded, "batch {number}");
         assert_eq!(
             counts.get(&(CALLBACK * 2 - 10 * (number + 1) + 3)),

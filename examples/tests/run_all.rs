@@ -130,6 +130,71 @@ fn schedules() {
 }
 
 #[test]
+fn chain() {
+    // W1, W4
+    says(
+        "chain",
+        &[
+            "reserve order 7",
+            "write to the customer",
+            "failed: 1 dead, 1 called off",
+            "charge 990 cents for shelf 42",
+            "ship: 990 cents are paid",
+            "succeeded",
+        ],
+    );
+}
+
+#[test]
+fn graph() {
+    // W2, W6
+    says(
+        "graph",
+        &[
+            "print it on the fast machine",
+            "bind it",
+            "pack it, bound: true",
+            "the branch `fast` was taken",
+            "succeeded: 4 steps ran, 1 did not",
+        ],
+    );
+}
+
+#[test]
+fn batch() {
+    // W3
+    says("batch", &["succeeded: 19 of 20 resized", "the album is published"]);
+}
+
+#[test]
+fn approval() {
+    // W10
+    says(
+        "approval",
+        &[
+            "compute what order 7 is worth",
+            "waiting: it waits for the signal `refund-7`",
+            "delivered to 1",
+            "delivered to 1",
+            "990 cents paid back, approved by ann",
+        ],
+    );
+}
+
+#[test]
+fn rejects() {
+    // W9
+    says(
+        "rejects",
+        &[
+            "the sum is 45",
+            r#""n/a": invalid digit found in string"#,
+            r#""8 or 9": invalid digit found in string"#,
+        ],
+    );
+}
+
+#[test]
 fn bulk() {
     // W12
     says(

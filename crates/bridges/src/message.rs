@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use backstop_core::digest::hexadecimal;
 use sha2::{Digest, Sha256};
 
 /// What settles one delivery of a message: only the session that received it understands it.
@@ -69,13 +70,7 @@ impl fmt::Display for MessageId {
 /// SHA-256 in hexadecimal digits.
 #[must_use]
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
-        // Writing to a text does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    hexadecimal(&Sha256::digest(bytes))
 }
 
 /// One delivery of a message.

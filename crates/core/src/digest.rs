@@ -1,4 +1,4 @@
-//! Short names for texts of any length.
+//! Short names for texts of any length, and bytes as text.
 
 use sha2::{Digest, Sha256};
 
@@ -10,5 +10,13 @@ use sha2::{Digest, Sha256};
 /// ```
 #[must_use]
 pub fn short(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hexadecimal(&Sha256::digest(text.as_bytes())[..16])
+}
+
+/// Bytes in lower-case hexadecimal digits.
+#[must_use]
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::digest::hexadecimal;
 use crate::failure::Fingerprint;
 use crate::id::JobId;
 use crate::tenant;
@@ -139,7 +140,7 @@ impl RejectBatch {
         let identities: Vec<String> =
             self.rejects.iter().map(|reject| reject.identity().to_string()).collect();
         parts.extend(identities.iter().map(String::as_str));
-        hex(&digest(&parts))
+        hexadecimal(&digest(&parts))
     }
 
     /// The key of the document that keeps it: under its tenant, then under its job.
@@ -169,7 +170,7 @@ impl RejectBatch {
 /// A digest of an item, or of the key that stands for it. Nobody reads the item out of it.
 #[must_use]
 pub fn item_fingerprint(item: &str) -> String {
-    hex(&digest(&[item]))
+    hexadecimal(&digest(&[item]))
 }
 
 fn digest(parts: &[&str]) -> [u8; DIGEST_BYTES] {
@@ -183,8 +184,4 @@ fn digest(parts: &[&str]) -> [u8; DIGEST_BYTES] {
     let mut kept = [0; DIGEST_BYTES];
     kept.iter_mut().zip(whole).for_each(|(kept, byte)| *kept = byte);
     kept
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |text, byte| text + &format!("{byte:02x}"))
 }

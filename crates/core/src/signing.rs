@@ -19,6 +19,7 @@ pub use ring::{KeyError, SecretKey, SigningKeys};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::digest::hexadecimal;
 use crate::job::{Signature, Spec};
 
 /// The form of what is signed. A later form has another name, and another key could sign it.
@@ -92,12 +93,6 @@ impl SecretKey {
         // HMAC takes keys of every length; those that are too short never become a `SecretKey`.
         Hmac::new_from_slice(self.secret()).unwrap_or_else(|_| Hmac::new(&Default::default()))
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// The 32 bytes that 64 lower-case digits stand for.

@@ -111,7 +111,7 @@ impl Stage {
 
     async fn drain(&self) -> Vec<Ran> {
         let worker = self.engine.worker(()).register::<Import>().register::<Tell>().register::<Limited>();
-        let worker = worker.register::<Completing>();
+        let worker = worker.register::<Completing>().register::<Stumble>();
         let worker = worker.queue("default", 1).queue("acme/rows", 1).inline().expect("it has kinds");
         worker.drain(100).await.expect("the store is there")
     }
@@ -227,7 +227,7 @@ async fn an_item_counts_once(store: Arc<dyn Store>) {
     assert_eq!(stage.groups(None).await.iter().map(|group| group.items).sum::<u64>(), 157);
 }
 
-/// W9: step, retries, limit, final flag, several items at once, and the item itself only when it is asked for.
+/// W9: what a handler tells of before it panics is kept, also when no other run follows.
 async fn a_panic_loses_none(store: Arc<dyn Store>) {
     let stage = Stage::on(&store);
     let id = stage.engine.enqueue(Stumble {}).submit().await.expect("stored").id;
@@ -235,6 +235,7 @@ async fn a_panic_loses_none(store: Arc<dyn Store>) {
     assert_eq!((stage.detail(id).await.view.state(), stage.rejects(id).await.len()), (State::Failed, 1));
 }
 
+/// W9: step, retries, limit, final flag, several items at once, and the item itself only when it is asked for.
 async fn everything_is_told(store: Arc<dyn Store>) {
     let stage = Stage::on(&store);
     let id = stage.engine.enqueue(Tell {}).submit().await.expect("stored").id;

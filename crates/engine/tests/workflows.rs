@@ -230,6 +230,37 @@ async fn a_predicate_without_code_waits(store: Arc<dyn Store>) {
     assert_eq!(view.status, WorkflowStatus::Running);
 }
 
+/// W2: a predicate that panics fails its branch and says why; other branches go on.
+async fn a_predicate_that_panics_fails_its_branch(store: Arc<dyn Store>) {
+    let config = Config::default().kind("predicate:stumbles", Policy::default().retries(0));
+    let engine = Backstop::on(store, config);
+    let worker = engine.worker_sharing(Arc::new(Site::default())).register_all();
+    let worker = worker.predicate("stumbles", |number: u32| async move {
+        assert!(number > 9, "it stumbles");
+        Ok(true)
+    });
+    let mut flow = engine.workflow("stumbling");
+    let first = flow.step("add", engine.enqueue(Add { a: 1, b: 1 })).add();
+    flow.step("maybe", engine.enqueue(Well {})).after(&first).when_predicate("stumbles").add();
+    flow.step("sure", engine.enqueue(Well {})).after(&first).add();
+    let submitted = flow.submit().await.expect("a shape that can be");
+    worker.queue("default", 4).inline().expect("it has kinds").drain(10).await.expect("the store is there");
+    let view = engine.workflows().get(submitted.id).await.expect("the store is there").expect("stored");
+    let states: Vec<_> = view.nodes.iter().map(|node| (&*node.name, node.state)).collect();
+    assert_eq!(
+        states[1..3],
+        [
+            ("maybe", NodeState::Ended(NodeEnd::DependencyFailed)),
+            ("sure", NodeState::Ended(NodeEnd::Succeeded))
+        ]
+    );
+    assert_eq!(view.status, WorkflowStatus::Failed);
+    let asked = view.nodes.iter().find(|node| node.predicate.is_some()).expect("it is shown").job;
+    let failure = engine.job(asked).await.expect("the store is there").expect("stored").view.last_failure;
+    let failure = failure.expect("it has failed");
+    assert!(failure.message.contains("it stumbles"), "{}", failure.message);
+}
+
 /// W4: a dead step fires its failure branch, calls off the rest, and goes on from there when it is driven again.
 async fn a_dead_step_goes_on_when_it_is_driven_again(store: Arc<dyn Store>) {
     let stage = Stage::on(&store);
@@ -501,6 +532,7 @@ async fn everything(store: Arc<dyn Store>) {
     a_chain_hands_results_on(store.clone()).await;
     branches_are_taken_as_results_say(store.clone()).await;
     a_predicate_without_code_waits(store.clone()).await;
+    a_predicate_that_panics_fails_its_branch(store.clone()).await;
     a_dead_step_goes_on_when_it_is_driven_again(store.clone()).await;
     people_hold_back_and_call_off_all_of_it(store.clone()).await;
     a_batch_is_judged_once(store.clone()).await;

@@ -3,6 +3,7 @@
 //! Whatever goes wrong ends in a wait and another round. The session is thrown away first: so no message is held while
 //! nobody works on it, and the broker gives it to somebody else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_store::Error as StoreError;
@@ -15,7 +16,6 @@ use super::admit::{AdmittedBatch, admit};
 use super::status::{SharedStatus, SourceState};
 use crate::broker::{BrokerError, BrokerSession};
 use crate::decide::{self, QueueCondition};
-use std::sync::Arc;
 
 /// How a round ended.
 enum RoundEnd {

@@ -2,6 +2,7 @@
 //!
 //! Pure: the moment comes in as a value.
 
+use backstop_core::digest::hexadecimal;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -42,7 +43,7 @@ pub(super) fn authorization(request: &UnsignedRequest<'_>, keys: &AccessKeys) ->
     let first = format!("AWS4{}", keys.secret.0).into_bytes();
     let key =
         [day, region, service, "aws4_request"].iter().fold(first, |key, part| mac(&key, part.as_bytes()));
-    let signature: String = mac(&key, text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let signature = hexadecimal(&mac(&key, text.as_bytes()));
     format!(
         "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={signature}",
         keys.access

@@ -62,7 +62,11 @@ async fn an_early_signal_and_the_end_of_the_time_come_with_the_next_claim() {
     let job = stage.claim_one().await;
     assert_eq!(stage.finish(&job, waits(None)).await["status"], "pending", "it was sent before");
     let next = stage.claim_one().await;
-    assert_eq!(next["signals"], json!({ "approved": {} }), "nothing came with it, and that is no null");
+    assert_eq!(
+        next["signals"],
+        json!({ "approved": {} }),
+        "nothing came with it, and that is not the end of the time"
+    );
     // The same key again, and nobody sends it.
     assert_eq!(stage.finish(&next, waits(Some(1_000))).await["status"], "waiting");
     tokio::time::advance(Duration::from_secs(2)).await;

@@ -218,7 +218,7 @@ async fn a_batch_is_filled_sealed_and_ends_once() {
     claim(&stage, "tell").await;
     let listed = stage.harness.get(BATCHES).await.ok();
     assert_eq!(listed["items"], json!([seen]));
-    assert_eq!(stage.harness.get(WORKFLOWS).await.ok()["items"], json!([]), "a batch is no workflow");
+    assert_eq!(stage.harness.get(WORKFLOWS).await.ok()["items"], json!([]), "batches are listed apart");
     refused(&stage.harness.get(&format!("{WORKFLOWS}/{id}")).await, 404, "no_such_workflow");
     let empty = stage.harness.post(BATCHES, json!({ "name": "none" })).await.json();
     assert_eq!(
