@@ -15,16 +15,16 @@ type Bank = AtomicBool;
 #[job]
 async fn reserve(order: u32) -> JobResult<String> {
     println!("reserve order {order}");
-    Ok(format!("shelf {}", order * 6))
+    Ok(format!("place {}", order * 6))
 }
 
 #[job(max_retries = 0)]
 async fn charge(cx: JobContext<Bank>, cents: u32) -> JobResult<u32> {
-    let shelf: String = cx.input("reserve")?;
+    let place: String = cx.input("reserve")?;
     if !cx.app().load(Ordering::SeqCst) {
         return Err("the bank does not answer".into());
     }
-    println!("charge {cents} cents for {shelf}");
+    println!("charge {cents} cents for {place}");
     Ok(cents)
 }
 
@@ -55,7 +55,7 @@ async fn main() -> JobResult {
     let worker = engine.worker_sharing(bank.clone()).register_all().queue("default", 4).inline()?;
     worker.drain(10).await?;
     let seen = engine.workflows().get(order.id).await?.ok_or("it is stored")?;
-    println!("{}: {} dead, {} called off", seen.status, seen.counts.failed, seen.counts.canceled);
+    println!("{}: {} dead, {} canceled", seen.status, seen.counts.failed, seen.counts.canceled);
 
     bank.store(true, Ordering::SeqCst);
     let (_, dead) = order.nodes.iter().find(|(name, _)| &**name == "charge").ok_or("it has this step")?;

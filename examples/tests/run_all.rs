@@ -137,8 +137,8 @@ fn chain() {
         &[
             "reserve order 7",
             "write to the customer",
-            "failed: 1 dead, 1 called off",
-            "charge 990 cents for shelf 42",
+            "failed: 1 dead, 1 canceled",
+            "charge 990 cents for place 42",
             "ship: 990 cents are paid",
             "succeeded",
         ],
