@@ -1,16 +1,12 @@
 //! A beanstalkd of our own, which writes every job to its log before it confirms it.
 
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 
 use crate::account;
-use crate::daemon::{Daemon, DaemonLaunch};
+use crate::daemon::{self, Daemon, DaemonLaunch};
 use crate::find;
-use crate::port::{self, Port};
+use crate::port::Port;
 use crate::trouble::TestbedError;
-
-/// How often a start with another port is tried when somebody took the first.
-const PORT_TRIES: usize = 5;
 
 /// Bytes of the largest job: enough for tests of large messages.
 const LARGEST_JOB: usize = 8 * 1024 * 1024;
@@ -32,26 +28,20 @@ impl Beanstalkd {
         let program = find::needed("beanstalkd", "beanstalkd")?;
         let account = account::account("beanstalkd")?;
         account::prepare(&folder, account.as_ref())?;
-        let mut tries = 1;
-        loop {
-            let port = port::reserve()?;
-            let number = port.number.to_string();
-            let (jobs, largest) = (folder.display().to_string(), LARGEST_JOB.to_string());
-            let words = ["-l", "127.0.0.1", "-p", &number, "-b", &jobs, "-f", "0", "-z", &largest];
-            let mut daemon = Daemon::new(DaemonLaunch {
+        let (port, daemon) = daemon::on_free_port(|port| {
+            let (port, jobs, largest) =
+                (port.to_string(), folder.display().to_string(), LARGEST_JOB.to_string());
+            let words = ["-l", "127.0.0.1", "-p", &port, "-b", &jobs, "-f", "0", "-z", &largest];
+            Ok(DaemonLaunch {
                 program: program.clone(),
-                arguments: words.iter().map(|word| (*word).to_owned()).collect(),
+                arguments: words.map(str::to_owned).to_vec(),
                 account: account.clone(),
                 folder: folder.clone(),
                 log: folder.join("log"),
                 stop_signal: "TERM",
-            });
-            match daemon.start(|_| answers(port.number)) {
-                Ok(()) => return Ok(Self { port, daemon }),
-                Err(trouble) if trouble.is_taken_port() && tries < PORT_TRIES => tries += 1,
-                Err(trouble) => return Err(trouble),
-            }
-        }
+            })
+        })?;
+        Ok(Self { port, daemon })
     }
 
     /// Its address.
@@ -78,10 +68,6 @@ impl Beanstalkd {
     /// When it does not come up within a minute.
     pub fn start_again(&mut self) -> Result<(), TestbedError> {
         let port = self.port();
-        self.daemon.start(|_| answers(port))
+        self.daemon.start(|_| daemon::listens(port))
     }
-}
-
-fn answers(port: u16) -> bool {
-    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

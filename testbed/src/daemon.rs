@@ -3,11 +3,13 @@
 //! Owns the life of the process and its log. Must not know which kind of server it is.
 
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::account::{self, SystemUser};
+use crate::port::{self, Port};
 use crate::signals::{ProcessIdentity, signal, wait_until};
 use crate::spawn::spawn;
 use crate::trouble::TestbedError;
@@ -38,6 +40,30 @@ pub(crate) struct DaemonLaunch {
 pub(crate) struct Daemon {
     pub(crate) launch: DaemonLaunch,
     child: Option<Child>,
+}
+
+/// How often a start with another port is tried when somebody took the first.
+const PORT_TRIES: usize = 5;
+
+/// Starts a server on a free loopback port, which it only has to listen on to be ready.
+pub(crate) fn on_free_port(
+    launch: impl Fn(u16) -> Result<DaemonLaunch, TestbedError>,
+) -> Result<(Port, Daemon), TestbedError> {
+    let mut tries = 1;
+    loop {
+        let port = port::reserve()?;
+        let mut daemon = Daemon::new(launch(port.number)?);
+        match daemon.start(|_| listens(port.number)) {
+            Ok(()) => return Ok((port, daemon)),
+            Err(trouble) if trouble.is_taken_port() && tries < PORT_TRIES => tries += 1,
+            Err(trouble) => return Err(trouble),
+        }
+    }
+}
+
+/// True when somebody accepts connections on a loopback port.
+pub(crate) fn listens(port: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
 impl Daemon {

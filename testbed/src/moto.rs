@@ -1,11 +1,10 @@
 //! A server of moto, which speaks like SQS. It keeps everything in memory: what is killed is lost.
 
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 
 use crate::account;
-use crate::daemon::{Daemon, DaemonLaunch};
-use crate::port::{self, Port};
+use crate::daemon::{self, Daemon, DaemonLaunch};
+use crate::port::Port;
 use crate::shared;
 use crate::trouble::TestbedError;
 
@@ -27,18 +26,17 @@ impl Moto {
     pub fn start(folder: impl Into<PathBuf>) -> Result<Self, TestbedError> {
         let folder = folder.into();
         account::prepare(&folder, None)?;
-        let port = port::reserve()?;
-        let number = port.number.to_string();
-        let mut daemon = Daemon::new(DaemonLaunch {
-            program: shared::moto().to_path_buf(),
-            arguments: ["-H", "127.0.0.1", "-p", &number].map(str::to_owned).to_vec(),
-            account: None,
-            log: folder.join("log"),
-            folder,
-            // It has nothing to write.
-            stop_signal: "KILL",
-        });
-        daemon.start(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port.number)).is_ok())?;
+        let (port, daemon) = daemon::on_free_port(|port| {
+            Ok(DaemonLaunch {
+                program: shared::moto().to_path_buf(),
+                arguments: ["-H", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned).to_vec(),
+                account: None,
+                folder: folder.clone(),
+                log: folder.join("log"),
+                // It has nothing to write.
+                stop_signal: "KILL",
+            })
+        })?;
         Ok(Self { port, _daemon: daemon })
     }
 

@@ -80,7 +80,7 @@ impl JobRoute {
             (pointer, None) if pointer.starts_with('/') => IdPlace::Pointer(pointer.to_owned()),
             _ => {
                 return Err(format!(
-                    "`{place}` is no place of an id: write header:NAME, /json/pointer or body"
+                    "`{place}` does not say where the id is: write header:NAME, /json/pointer or body"
                 ));
             }
         };
@@ -193,7 +193,7 @@ mod tests {
         let missing = route().id_from("/id").unwrap().key(&message(b"[")).unwrap_err().to_string();
         assert_eq!(missing, "the message has no id: `/id` of its body is missing, empty or not text");
         for place in ["", "header:", "id", "headers:x"] {
-            assert!(route().id_from(place).unwrap_err().contains("is no place of an id"), "{place}");
+            assert!(route().id_from(place).unwrap_err().contains("does not say where the id is"), "{place}");
         }
     }
 }

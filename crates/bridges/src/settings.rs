@@ -386,7 +386,7 @@ mod tests {
             ("prefetch = 1001", "`prefetch` is 1001: give between 1 and 1000"),
             ("to_queue = \"\"", "`to_queue` is empty"),
             ("hold = \"0s\"", "`hold` is 0"),
-            ("id = \"number\"", "`id` `number` is no place of an id"),
+            ("id = \"number\"", "`id` `number` does not say where the id is"),
         ] {
             let fault = with(source).check("orders", |_| true).unwrap_err().to_string();
             assert!(fault.starts_with("bridge `orders`: ") && fault.contains(told), "{fault}");

@@ -70,7 +70,7 @@ impl fmt::Display for RejectCursor {
     }
 }
 
-/// A text that is no place of a reject.
+/// A text that does not name a reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a cursor of this list: begin again without one")]
 pub struct InvalidRejectCursor;

@@ -229,7 +229,7 @@ async fn the_time_is_up(store: Arc<dyn Store>) {
     assert_eq!(stage.drain().await, 1);
     assert_eq!(job.result().await.expect("it succeeded"), "draft 1, nobody answered");
     let late = stage.send("post/4", "ann").await;
-    assert_eq!((late.delivered, late.kept), (0, true), "whoever is late is told");
+    assert_eq!((late.delivered, late.kept), (0, true), "the wait is over, so it is kept for the next one");
 }
 
 /// W10: kept signals leave when their time is up, and so do ids; and there are no more of them than may be.
