@@ -1,0 +1,97 @@
+//! Dead steps are dead letters like any others: one incident, one plan, and every workflow goes on from its own dead
+//! step.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use backstop::workflows::{SubmittedWorkflow, WorkflowStatus};
+use backstop_core::redrive::{Plan, PlanPhase, PlanSelector};
+use backstop_store::Store;
+
+use super::{Add, AddTo, Frail, Stage, job_of};
+
+/// How many workflows die of the one error.
+const FLOWS: usize = 40;
+
+/// W4, D4: a plan over an incident of steps tries one, halts while the error is there, and then continues every
+/// workflow from its dead step: what was done before stays done, what waited after it runs once.
+pub(super) async fn a_plan_continues_every_workflow_from_its_dead_step(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    stage.site.broken.store(true, Ordering::SeqCst);
+    let flows = submit_all(&stage).await;
+    stage.drain().await;
+    assert_eq!(ended(&stage, &flows, WorkflowStatus::Failed).await, FLOWS);
+
+    let incidents = stage.engine.incidents().list(100).await.expect("the store is there");
+    let incident = incidents.iter().find(|incident| &*incident.kind == "frail").expect("it was counted");
+    let dead_of_it = incident.dead;
+    assert!(dead_of_it >= FLOWS as u64, "{dead_of_it} of one error are one incident");
+    let of_incident = PlanSelector::incident(incident.fingerprint.clone());
+    let selector = PlanSelector { tag: Some("driven".into()), ..of_incident };
+    let redrives = stage.engine.redrives();
+    let plan = redrives.plan(selector).batch(15).per_second(10_000).by("ann").create().await.expect("made");
+    assert_eq!(plan.expected, FLOWS as u64);
+
+    redrives.start(&plan.id, "ann").await.expect("planned");
+    let halted = reach(&stage, &plan, PlanPhase::Halted).await;
+    assert_eq!((halted.counts.driven, halted.counts.failed_same), (1, 1), "{}", halted.describe());
+    assert_eq!(ended(&stage, &flows, WorkflowStatus::Failed).await, FLOWS, "the tried one has failed again");
+
+    stage.site.broken.store(false, Ordering::SeqCst);
+    redrives.resume(&plan.id, "ann").await.expect("halted");
+    let done = reach(&stage, &plan, PlanPhase::Done).await;
+    assert_eq!(done.counts.succeeded, FLOWS as u64, "{}", done.describe());
+    stage.drain().await;
+    assert_eq!(ended(&stage, &flows, WorkflowStatus::Succeeded).await, FLOWS);
+    let tried = halted.halted.expect("it says why").job;
+    for flow in &flows {
+        went_on_from_its_dead_step(&stage, flow, if job_of(flow, "frail") == tried { 3 } else { 2 }).await;
+    }
+}
+
+async fn submit_all(stage: &Stage) -> Vec<SubmittedWorkflow> {
+    let engine = &stage.engine;
+    let mut flows = Vec::new();
+    for _ in 0..FLOWS {
+        let mut flow = engine.workflow("driven");
+        let first = flow.step("first", engine.enqueue(Add { a: 1, b: 1 })).add();
+        let frail = flow.step("frail", engine.enqueue(Frail {}).tag("driven")).after(&first).add();
+        flow.step("next", engine.enqueue(AddTo { step: "frail".into(), more: 1 })).after(&frail).add();
+        flows.push(flow.submit().await.expect("a shape that can be"));
+    }
+    flows
+}
+
+/// How many of these workflows have this status.
+async fn ended(stage: &Stage, flows: &[SubmittedWorkflow], status: WorkflowStatus) -> usize {
+    let mut count = 0;
+    for flow in flows {
+        count += usize::from(stage.view(flow).await.status == status);
+    }
+    count
+}
+
+/// Maintenance and work in turns, until the plan is in `phase` with nothing in flight.
+async fn reach(stage: &Stage, plan: &Plan, phase: PlanPhase) -> Plan {
+    for _ in 0..100_000 {
+        stage.drain().await;
+        let plan = stage.engine.redrives().get(&plan.id).await.expect("the plan is there");
+        if plan.phase == phase && plan.open == 0 {
+            return plan;
+        }
+        assert!(!plan.phase.is_final(), "{}", plan.describe());
+    }
+    panic!("the plan never became {phase}");
+}
+
+async fn went_on_from_its_dead_step(stage: &Stage, flow: &SubmittedWorkflow, runs: u32) {
+    let view = stage.view(flow).await;
+    let mut seen = Vec::new();
+    for node in &view.nodes {
+        let job = stage.engine.job(node.job).await.expect("the store is there").expect("it is stored").view;
+        seen.push((node.name.to_string(), job.record.runs, job.result.as_deref().unwrap_or("").to_owned()));
+    }
+    let wanted = [("first", 1, "2"), ("frail", runs, "1"), ("next", 1, "2")];
+    let wanted = wanted.map(|(name, runs, result)| (name.to_owned(), runs, result.to_owned()));
+    assert_eq!(seen, wanted, "of {}", flow.id);
+}
