@@ -27,6 +27,14 @@ pub struct ClientBehaviour {
     pub cancel_every: u64,
 }
 
+/// How many jobs may wait in the queue of clients that submit more than that.
+pub const CROWD_DEPTH: u64 = 20;
+
+impl ClientBehaviour {
+    /// Submits as fast as it is answered.
+    pub const CROWD: Self = Self { pause_ms: (0, 2), repeat_every: 4, cancel_every: 12 };
+}
+
 impl Default for ClientBehaviour {
     fn default() -> Self {
         Self { pause_ms: (5, 35), repeat_every: 4, cancel_every: 12 }

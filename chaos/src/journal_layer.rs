@@ -68,8 +68,20 @@ impl JournalLayer {
 /// # Errors
 /// As [`Backstop::open`].
 pub async fn open(url: &str, journal: Arc<Journal>) -> Result<Backstop, backstop::Error> {
+    open_with(url, journal, Config::default()).await
+}
+
+/// The same, configured.
+///
+/// # Errors
+/// As [`Backstop::open`].
+pub async fn open_with(
+    url: &str,
+    journal: Arc<Journal>,
+    config: Config,
+) -> Result<Backstop, backstop::Error> {
     let store = Backstop::open(url).await?.store().clone();
-    Ok(Backstop::on(JournalLayer::over(store, journal), Config::default()))
+    Ok(Backstop::on(JournalLayer::over(store, journal), config))
 }
 
 impl fmt::Debug for JournalLayer {

@@ -9,7 +9,8 @@
 //! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
 //! - [`crash`]: processes killed at named points, and what was found afterwards.
 //! - [`fleet`]: processes of which some are broken. [`suspects`]: jobs that die together, of which one is to blame.
-//! - [`steps`]: jobs with durable steps. [`errand`]: jobs with steps, signals and rejects.
+//! - [`steps`]: jobs with durable steps. [`errand`]: jobs with steps, signals and rejects. [`partner`]: jobs that call
+//!   somebody who may be down.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
@@ -26,6 +27,7 @@ pub mod journal;
 pub mod journal_layer;
 pub mod location;
 pub mod node;
+pub mod partner;
 pub mod planted;
 pub mod processes;
 pub mod remote;

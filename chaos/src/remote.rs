@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::errand::RemoteSignalJob;
 use crate::http;
 use crate::journal::{Journal, JournalEntry};
+use crate::partner::CallingJob;
 use crate::processes;
 use crate::work::CampaignJob;
 
@@ -25,7 +26,7 @@ const WAIT_MS: u64 = 300;
 pub fn work(folder: &Path, lease: Duration) {
     let journal = Journal::create_in(folder);
     let name = format!("remote-{}", std::process::id());
-    let claim = json!({ "worker": name, "queues": ["default"], "kinds": ["toil", "errand"], "limit": LIMIT,
+    let claim = json!({ "worker": name, "queues": ["default"], "kinds": ["toil", "errand", "calling"], "limit": LIMIT,
         "wait_ms": WAIT_MS, "lease_ms": u64::try_from(lease.as_millis()).unwrap_or(1_000) });
     loop {
         let server = any_server(folder);
@@ -85,11 +86,13 @@ fn run(folder: &Path, journal: &Journal, job: &Value) -> Option<Value> {
     let token = job["lease"]["token"].as_str()?;
     let (lease, run) = (lease_of(token)?, u32::try_from(job["runs"].as_u64()?).ok()?);
     journal.write(JournalEntry::Began { lease, run });
-    let outcome = if job["kind"] == "errand" {
-        let post = |path: &str, body: &Value| ask(folder, journal, path, body);
-        RemoteSignalJob { claimed: job, job: lease.job, run, journal, post: &post }.walk().ok()?
-    } else {
-        toil(job, run)?
+    let outcome = match job["kind"].as_str()? {
+        "errand" => {
+            let post = |path: &str, body: &Value| ask(folder, journal, path, body);
+            RemoteSignalJob { claimed: job, job: lease.job, run, journal, post: &post }.walk().ok()?
+        }
+        "calling" => CallingJob::remotely(&job["payload"])?,
+        _ => toil(job, run)?,
     };
     journal.write(JournalEntry::Ended { lease, run });
     Some(json!({ "lease": token, "outcome": outcome }))

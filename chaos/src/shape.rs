@@ -69,16 +69,39 @@ impl<'a> CampaignNodes<'a> {
     /// Starts them.
     #[must_use]
     pub fn start(shape: CampaignShape, location: &'a StoreLocation, program: &'a str) -> Self {
+        Self::start_as(shape, location, program, ["work", "serve"])
+    }
+
+    /// Starts processes whose clients submit more than the queue has room for.
+    #[must_use]
+    pub fn crowd(shape: CampaignShape, location: &'a StoreLocation, program: &'a str) -> Self {
+        Self::start_as(shape, location, program, ["work-and-crowd", "serve-and-crowd"])
+    }
+
+    fn start_as(
+        shape: CampaignShape,
+        location: &'a StoreLocation,
+        program: &'a str,
+        [work, serve]: [&'a str; 2],
+    ) -> Self {
         match shape {
             CampaignShape::Workers => {
-                let start = NodeStart { mode: "work", ..location.node(program, 500) };
+                let start = NodeStart { mode: work, ..location.node(program, 500) };
                 Self::Workers(NodeGroup::start(start, 3))
             }
             CampaignShape::RemoteWorkers => {
                 // The shortest lease that a remote worker may ask for.
-                let start = NodeStart { mode: "serve", ..location.node(program, 1_000) };
+                let start = NodeStart { mode: serve, ..location.node(program, 1_000) };
                 Self::RemoteWorkers(ServersAndWorkers::open(start, 2, 4, PER_SERVER))
             }
+        }
+    }
+
+    /// Kills one of them and starts another in its place.
+    pub fn replace_one(&mut self, dice: &mut fastrand::Rng) {
+        match self {
+            Self::Workers(group) => group.replace_one(dice),
+            Self::RemoteWorkers(processes) => processes.replace_one(dice),
         }
     }
 
@@ -98,10 +121,7 @@ impl<'a> CampaignNodes<'a> {
         while succeeded < wanted {
             tokio::time::sleep(Duration::from_millis(dice.u64(pause_ms.clone()))).await;
             succeeded = progressed(engine, succeeded).await;
-            match self {
-                Self::Workers(group) => group.replace_one(dice),
-                Self::RemoteWorkers(processes) => processes.replace_one(dice),
-            }
+            self.replace_one(dice);
             kills += 1;
         }
         kills

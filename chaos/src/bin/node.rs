@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::signals::stop_asked;
+use backstop::{Config, QueueConfig};
 use backstop_chaos::client::{self, ClientBehaviour};
 use backstop_chaos::errand::SignalJob;
 use backstop_chaos::journal::Journal;
+use backstop_chaos::partner::{self, CallingJob};
 use backstop_chaos::steps::SteppingJob;
 use backstop_chaos::work::CampaignJob;
 use backstop_chaos::{crash, fleet, journal_layer, processes, remote, suspects};
@@ -33,12 +35,14 @@ async fn main() -> JobResult {
     let lease = Duration::from_millis(arguments.next().map_or(Ok(1_000), |text| text.parse())?);
     match mode.as_str() {
         "open" => drop(Backstop::open(&url).await?),
-        "work" => work(&url, &folder, lease, false).await?,
-        "work-and-submit" => work(&url, &folder, lease, true).await?,
-        "serve" => serve(&journaled(&url, &folder).await?.0, &folder, lease).await?,
-        "serve-and-submit" => {
-            let (engine, journal) = journaled(&url, &folder).await?;
-            submit(&engine, &journal);
+        "work" => work(journaled(&url, &folder, partner::config()).await?, lease).await?,
+        "work-and-submit" | "work-and-crowd" => {
+            let (engine, journal) = submitting(&url, &folder, mode.ends_with("crowd")).await?;
+            work((engine, journal), lease).await?;
+        }
+        "serve" => serve(&journaled(&url, &folder, partner::config()).await?.0, &folder, lease).await?,
+        "serve-and-submit" | "serve-and-crowd" => {
+            let (engine, _) = submitting(&url, &folder, mode.ends_with("crowd")).await?;
             serve(&engine, &folder, lease).await?;
         }
         "remote" => remote::work(&folder, lease),
@@ -61,30 +65,36 @@ async fn main() -> JobResult {
     Ok(())
 }
 
-async fn work(url: &str, folder: &Path, lease: Duration, submits: bool) -> JobResult {
-    let (engine, journal) = journaled(url, folder).await?;
-    if submits {
-        submit(&engine, &journal);
-    }
+async fn work((engine, journal): (Backstop, Arc<Journal>), lease: Duration) -> JobResult {
     // Without a word the defaults are what is tested.
     let prefetch = std::env::var("CHAOS_PREFETCH").map_or(Ok(0), |text| text.parse())?;
     let worker = engine.worker(journal).register::<CampaignJob>().register::<SteppingJob>();
-    let worker = worker.register::<SignalJob>().queue("default", 8).prefetch(prefetch);
+    let worker = worker.register::<SignalJob>().register::<CallingJob>();
+    let worker = worker.queue("default", 8).prefetch(prefetch);
     worker.lease(lease).poll(Duration::from_millis(50)).grace(Duration::from_secs(5)).run().await?;
     Ok(())
 }
 
-fn submit(engine: &Backstop, journal: &Arc<Journal>) {
-    for _ in 0..2 {
-        tokio::spawn(client::submit(engine.clone(), ClientBehaviour::default()));
+/// The store, with clients that submit: as many jobs as they like, or more than the queue has room for.
+async fn submitting(url: &str, folder: &Path, crowd: bool) -> JobResult<(Backstop, Arc<Journal>)> {
+    let (clients, behaviour) =
+        if crowd { (8, ClientBehaviour::CROWD) } else { (2, ClientBehaviour::default()) };
+    let mut config = partner::config();
+    if crowd {
+        config = config.queue("default", QueueConfig::default().max_depth(client::CROWD_DEPTH));
+    }
+    let (engine, journal) = journaled(url, folder, config).await?;
+    for _ in 0..clients {
+        tokio::spawn(client::submit(engine.clone(), behaviour));
     }
     tokio::spawn(client::watch(engine.clone(), journal.clone()));
+    Ok((engine, journal))
 }
 
 /// The store, and the journal of what is asked of it.
-async fn journaled(url: &str, folder: &Path) -> JobResult<(Backstop, Arc<Journal>)> {
+async fn journaled(url: &str, folder: &Path, config: Config) -> JobResult<(Backstop, Arc<Journal>)> {
     let journal = Arc::new(Journal::create_in(folder));
-    Ok((journal_layer::open(url, journal.clone()).await?, journal))
+    Ok((journal_layer::open_with(url, journal.clone(), config).await?, journal))
 }
 
 /// Serves the HTTP API without a worker, and says where.

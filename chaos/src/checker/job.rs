@@ -288,7 +288,12 @@ fn check_handlers(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>
         }
         let ended = runs.iter().any(|run| summary.ended.contains(&(run.lease, run.run)));
         let cut_off = matches!(row.cause, Cause::Crash | Cause::Interrupted | Cause::Canceled);
-        if !ended && !cut_off {
+        // Whoever knew better put it back before its handler was called.
+        let held_back = row.cause == Cause::CircuitOpen;
+        if held_back && !runs.is_empty() {
+            found.push(format!("run {} was begun, and the ledger says {}", row.number, row.cause));
+        }
+        if !ended && !cut_off && !held_back {
             let what = if runs.is_empty() { "never began" } else { "was cut off" };
             found.push(format!("run {} {what}, and the ledger says {}", row.number, row.cause));
         }

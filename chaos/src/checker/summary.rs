@@ -97,6 +97,12 @@ impl LeaseRenewals {
 }
 
 impl JournalSummary {
+    /// True when a handler was called for this run of a job.
+    #[must_use]
+    pub fn began(&self, job: JobId, run: u32) -> bool {
+        self.began.get(&job).is_some_and(|starts| starts.iter().any(|start| start.run == run))
+    }
+
     /// Reads the journals.
     #[must_use]
     pub fn read(folder: &Path) -> Self {

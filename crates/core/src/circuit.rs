@@ -19,6 +19,7 @@ pub use alert::{CircuitAlert, CircuitNotice};
 pub use need::{KindDependency, is_one_of};
 use window::CircuitWindow;
 
+use crate::id::JobId;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::time::{Timestamp, millis};
@@ -166,12 +167,21 @@ pub struct Circuit {
     /// Calls of the last time, while it is closed.
     #[serde(default)]
     window: CircuitWindow,
-    /// Runs that try it, while it is half open: when each of them was let through.
+    /// Runs that try it, while it is half open.
     #[serde(default)]
-    probes: Vec<Timestamp>,
+    probes: Vec<CircuitProbe>,
     /// Those of them that have ended well.
     #[serde(default)]
     proven: u64,
+}
+
+/// A run that tries whether the dependency is back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CircuitProbe {
+    /// When it was let through.
+    pub since: Timestamp,
+    /// Whose run it is.
+    pub job: JobId,
 }
 
 /// A change of the state of a circuit.

@@ -177,6 +177,49 @@ async fn keeps_to_circuits(engine: &Backstop) {
     }
 }
 
+/// Of a run that tries a dependency nobody hears any more: when its job is taken back, another run tries (H3).
+async fn hands_on_the_tries_of_the_dead(engine: &Backstop) {
+    let mut settings = CircuitSettings::default();
+    (settings.min_calls, settings.open, settings.probes) = (1, Duration::from_millis(10), 1);
+    let config = Config::default().kind_dependency("dial", "line").circuit_settings("line", settings);
+    let node = Backstop::on(engine.store().clone(), config);
+    let take = async |lease: u64| {
+        let kinds = [KnownKind { kind: "dial".into(), version: 1 }].into();
+        let (wait, lease) = (Duration::from_millis(500), Duration::from_secs(lease));
+        let request = WorkRequest { worker: named("dialer"), kinds, wait, lease, ..request(1) };
+        node.remote().claim(request).await.expect("the store is there").pop()
+    };
+    let mut jobs = Vec::new();
+    for _ in 0..3 {
+        jobs.push(engine.enqueue_raw("dial", "{}").queue(QUEUE).submit().await.expect("stored").id);
+    }
+    let first = take(600).await.expect("handed out");
+    let failed = Failure::new(Cause::Error, "Away", "no answer").retry_in(Duration::from_secs(3_600));
+    node.remote().finish(vec![end(&first, Ended::Failed(failed))]).await.expect("it is there");
+    let mut tried = Vec::new();
+    for _ in 0..60 {
+        // The first one is not heard of again.
+        if let Some(handed) = take(if tried.is_empty() { 1 } else { 600 }).await {
+            assert_eq!(handed.grant.circuit.map(|pass| pass.probe), Some(true));
+            tried.push(handed);
+        }
+        if tried.len() == 2 {
+            break;
+        }
+        engine.maintain(backstop::worker_id(), Duration::from_millis(10)).await.expect("the store is there");
+    }
+    let [dead, other] = &tried[..] else { panic!("{} of two tried it", tried.len()) };
+    assert!(dead.grant.lease != other.grant.lease);
+    let seen = node.circuits().get("line").await.expect("the store is there").expect("known");
+    assert_eq!(seen.circuit.state, CircuitState::HalfOpen, "one try is out, and one may be");
+    succeed(&node, other).await;
+    let seen = node.circuits().get("line").await.expect("the store is there").expect("known");
+    assert_eq!(seen.circuit.state, CircuitState::Closed);
+    for job in jobs {
+        engine.cancel(job, "the test is over").await.expect("the store is there");
+    }
+}
+
 /// Jobs that name what they need, by themselves or by their payload, are put off one by one, on every node (H1, H3).
 async fn keeps_to_what_jobs_name(engine: &Backstop) {
     let mut settings = CircuitSettings::default();
@@ -412,6 +455,7 @@ async fn suspects_and_times_in_memory() {
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
+    hands_on_the_tries_of_the_dead(&engine).await;
     keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
 }
@@ -435,6 +479,7 @@ async fn on_sqlite() {
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
+    hands_on_the_tries_of_the_dead(&engine).await;
     keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
     for end in ["", "-wal", "-shm"] {
@@ -455,6 +500,7 @@ async fn on_postgres() {
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
+    hands_on_the_tries_of_the_dead(&engine).await;
     keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
 }
@@ -478,6 +524,7 @@ async fn on_mysql() {
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
+    hands_on_the_tries_of_the_dead(&engine).await;
     keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
     conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");

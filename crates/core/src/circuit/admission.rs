@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Circuit, CircuitSettings, CircuitState};
+use super::{Circuit, CircuitProbe, CircuitSettings, CircuitState};
 use crate::id::JobId;
 use crate::time::Timestamp;
 
@@ -69,22 +69,43 @@ impl Circuit {
     }
 
     fn has_probes_left(&self, settings: &CircuitSettings, now: Timestamp) -> bool {
-        let out = self.probes.iter().filter(|since| now.since(**since) < LONGEST_PROBE).count();
+        let out = self.probes.iter().filter(|probe| probe.is_out(now)).count();
         u64::try_from(out).unwrap_or(u64::MAX) < settings.probes
     }
 
-    /// Notes that a run tries the dependency; answers the generation of its result, or none when others have taken all
-    /// tries.
-    pub fn take_probe(&mut self, settings: &CircuitSettings, now: Timestamp) -> Option<u64> {
+    /// Notes that a run of a job tries the dependency; answers the generation of its result, or none when others have
+    /// taken all tries.
+    pub fn take_probe(&mut self, job: JobId, settings: &CircuitSettings, now: Timestamp) -> Option<u64> {
         if self.state == CircuitState::Open && self.until.is_none_or(|until| until <= now) {
             self.turn(CircuitState::HalfOpen, None, now);
         }
         if self.state != CircuitState::HalfOpen || !self.has_probes_left(settings, now) {
             return None;
         }
-        self.probes.retain(|since| now.since(*since) < LONGEST_PROBE);
-        self.probes.push(now);
+        self.probes.retain(|probe| probe.is_out(now));
+        self.probes.push(CircuitProbe { since: now, job });
         Some(self.generation)
+    }
+
+    /// The tries of runs of these jobs.
+    #[must_use]
+    pub fn probes_of(&self, jobs: &[JobId]) -> Vec<CircuitProbe> {
+        self.probes.iter().filter(|probe| jobs.contains(&probe.job)).copied().collect()
+    }
+
+    /// Takes tries back, because the workers of their runs are dead: nobody will tell what came of them. Answers
+    /// whether any were left. A later try of the same job is another one.
+    pub fn take_back(&mut self, dead: &[CircuitProbe]) -> bool {
+        let before = self.probes.len();
+        self.probes.retain(|probe| !dead.contains(probe));
+        self.probes.len() < before
+    }
+}
+
+impl CircuitProbe {
+    /// True while what came of it may still be told.
+    fn is_out(&self, now: Timestamp) -> bool {
+        now.since(self.since) < LONGEST_PROBE
     }
 }
 

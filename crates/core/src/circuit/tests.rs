@@ -77,25 +77,40 @@ fn open_lets_nothing_through_until_its_time() {
 fn half_open_lets_exactly_the_allowed_probes_through() {
     // H3
     let mut circuit = opened();
-    assert_eq!(circuit.take_probe(&SETTINGS, at(29)), None, "before its time");
-    assert_eq!(circuit.take_probe(&SETTINGS, at(30)), Some(2));
+    assert_eq!(circuit.take_probe(job(0.0), &SETTINGS, at(29)), None, "before its time");
+    assert_eq!(circuit.take_probe(job(0.0), &SETTINGS, at(30)), Some(2));
     assert_eq!(circuit.state, CircuitState::HalfOpen);
-    assert_eq!(circuit.take_probe(&SETTINGS, at(30)), Some(2));
-    assert_eq!(circuit.take_probe(&SETTINGS, at(30)), None);
+    assert_eq!(circuit.take_probe(job(0.0), &SETTINGS, at(30)), Some(2));
+    assert_eq!(circuit.take_probe(job(0.0), &SETTINGS, at(30)), None);
     assert!(matches!(circuit.admit(job(0.0), &SETTINGS, at(30)), CircuitAdmission::Wait { .. }));
     assert_eq!(
-        circuit.take_probe(&SETTINGS, at(91)),
+        circuit.take_probe(job(0.0), &SETTINGS, at(91)),
         Some(2),
         "who never came back keeps nobody from trying"
     );
 }
 
 #[test]
+fn the_try_of_a_dead_run_is_taken_by_another() {
+    // H3
+    let mut circuit = opened();
+    circuit.take_probe(job(0.1), &SETTINGS, at(30));
+    circuit.take_probe(job(0.2), &SETTINGS, at(30));
+    assert_eq!(circuit.probes_of(&[job(0.3)]), [], "it has not tried");
+    let dead = circuit.probes_of(&[job(0.3), job(0.1)]);
+    assert_eq!(dead, [CircuitProbe { since: at(30), job: job(0.1) }]);
+    assert!(circuit.take_back(&dead));
+    assert_eq!(circuit.take_probe(job(0.1), &SETTINGS, at(31)), Some(2), "in its place");
+    assert_eq!(circuit.take_probe(job(0.5), &SETTINGS, at(31)), None, "and no more than that");
+    assert!(!circuit.take_back(&dead), "the later try of the same job stays");
+}
+
+#[test]
 fn all_probes_have_to_succeed_and_one_failure_opens_it_again() {
     // H3
     let mut circuit = opened();
-    circuit.take_probe(&SETTINGS, at(30));
-    circuit.take_probe(&SETTINGS, at(30));
+    circuit.take_probe(job(0.0), &SETTINGS, at(30));
+    circuit.take_probe(job(0.0), &SETTINGS, at(30));
     assert_eq!(circuit.record(2, counts(1, 0), &SETTINGS, at(31)), None, "one of two");
     let mut failing = circuit.clone();
     let again = failing.record(2, counts(1, 1), &SETTINGS, at(31)).expect("it opens");
@@ -109,7 +124,7 @@ fn what_was_let_through_before_says_nothing_now() {
     // H3: late answers are ignored.
     let mut circuit = opened();
     assert_eq!(circuit.record(0, counts(9, 9), &SETTINGS, at(1)), None);
-    circuit.take_probe(&SETTINGS, at(30));
+    circuit.take_probe(job(0.0), &SETTINGS, at(30));
     let before = circuit.clone();
     assert_eq!(circuit.record(0, counts(9, 9), &SETTINGS, at(31)), None);
     assert_eq!(circuit.record(0, counts(9, 0), &SETTINGS, at(31)), None);
@@ -125,19 +140,19 @@ fn neutral_calls_count_and_ignored_ones_have_not_been_made() {
     }
     assert_eq!(told, CallCounts { calls: 3, failures: 1, ignored: 1 });
     let mut circuit = opened();
-    circuit.take_probe(&SETTINGS, at(30));
-    circuit.take_probe(&SETTINGS, at(30));
+    circuit.take_probe(job(0.0), &SETTINGS, at(30));
+    circuit.take_probe(job(0.0), &SETTINGS, at(30));
     let ignored = CallCounts { ignored: 1, ..CallCounts::default() };
     assert_eq!(circuit.record(2, ignored, &SETTINGS, at(31)), None);
-    assert_eq!(circuit.take_probe(&SETTINGS, at(31)), Some(2), "it has tried nothing: another may");
-    assert_eq!(circuit.take_probe(&SETTINGS, at(31)), None);
+    assert_eq!(circuit.take_probe(job(0.0), &SETTINGS, at(31)), Some(2), "it has tried nothing: another may");
+    assert_eq!(circuit.take_probe(job(0.0), &SETTINGS, at(31)), None);
 }
 
 #[test]
 fn when_it_closes_jobs_are_let_go_one_after_another() {
     // H3: slow start.
     let mut circuit = opened();
-    circuit.take_probe(&SETTINGS, at(30));
+    circuit.take_probe(job(0.0), &SETTINGS, at(30));
     circuit.record(2, counts(2, 0), &SETTINGS, at(40)).expect("it closes");
     for (share, second, goes) in [(0.0, 40, true), (0.5, 49, false), (0.5, 51, true), (0.99, 60, true)] {
         let told = circuit.admit(job(share), &SETTINGS, at(second));
@@ -195,9 +210,9 @@ fn it_is_shut_while_it_is_open_and_while_others_try_it() {
     let mut circuit = opened();
     assert!(circuit.is_shut(&SETTINGS, at(29)));
     assert!(!circuit.is_shut(&SETTINGS, at(30)), "it may be tried");
-    circuit.take_probe(&SETTINGS, at(30)).expect("the first of two");
+    circuit.take_probe(job(0.0), &SETTINGS, at(30)).expect("the first of two");
     assert!(!circuit.is_shut(&SETTINGS, at(30)));
-    circuit.take_probe(&SETTINGS, at(30)).expect("the second");
+    circuit.take_probe(job(0.0), &SETTINGS, at(30)).expect("the second");
     assert!(circuit.is_shut(&SETTINGS, at(31)));
     assert!(!circuit.is_shut(&SETTINGS, at(91)), "who tried it is gone");
 }

@@ -36,8 +36,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT_BY_ITSELF: Duration = Duration::from_secs(300);
 /// How many circuits make it worth forgetting those that nobody asks for.
 const MANY: usize = 1_024;
-/// Times that a change is tried while others change the same circuit.
-const TRIES: usize = 50;
 
 /// A run that may call its dependency: whose result is told under this generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,10 +200,10 @@ impl CircuitMemory {
         job: JobId,
     ) -> Result<RunAdmission, StoreError> {
         let settings = place.config.circuit(key);
-        for _ in 0..TRIES {
+        for _ in 0..stored::TRIES {
             let KnownCircuit { now, found, .. } = self.read(place.store, key).await?;
             let mut next = found.circuit.clone();
-            let Some(generation) = next.take_probe(&settings, now) else {
+            let Some(generation) = next.take_probe(job, &settings, now) else {
                 // Others have all tries, or know already how they ended.
                 return Ok(match next.admit(job, &settings, now) {
                     CircuitAdmission::Go { generation } => RunAdmission::go(key, generation, false),
@@ -319,7 +317,7 @@ impl CircuitMemory {
         what: impl Fn(&mut Circuit, Timestamp) -> Option<CircuitChange>,
     ) -> Result<Option<(StoredCircuit, Timestamp)>, StoreError> {
         let key: Arc<str> = key.into();
-        for _ in 0..TRIES {
+        for _ in 0..stored::TRIES {
             let KnownCircuit { now, found, .. } = self.read(place.store, &key).await?;
             let mut next = found.circuit.clone();
             let Some(change) = what(&mut next, now) else { return Ok(None) };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use backstop_core::Timestamp;
-use backstop_core::circuit::{Circuit, CircuitAlert, CircuitNotice};
+use backstop_core::circuit::{Circuit, CircuitAlert, CircuitNotice, CircuitProbe};
+use backstop_core::{JobId, Timestamp};
 use backstop_store::{
     Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, WorkStore,
 };
@@ -13,6 +13,9 @@ use crate::alerts::stored::{named_channels, removals};
 
 /// Documents that are read at once.
 const PAGE: usize = 500;
+
+/// Times that a change is tried while others change the same circuit.
+pub(super) const TRIES: usize = 50;
 
 /// How long a circuit stays that is closed and not called.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(86_400);
@@ -70,6 +73,32 @@ pub(super) async fn write(
     let edits = [Some(edit), notice].into_iter().flatten().collect();
     let amended = store.amend(Amend { edits, ..Amend::default() }).await?;
     Ok(matches!(amended, Amended::Done { .. }).then_some(circuit.revision + 1))
+}
+
+/// The tries of runs of these jobs, by circuit.
+pub(crate) async fn probes_of(
+    store: &dyn WorkStore,
+    jobs: &[JobId],
+) -> Result<Vec<(String, Vec<CircuitProbe>)>, StoreError> {
+    let (_, circuits) = all(store).await?;
+    let found = circuits.into_iter().map(|stored| (stored.key, stored.circuit.probes_of(jobs)));
+    Ok(found.filter(|(_, probes)| !probes.is_empty()).collect())
+}
+
+/// Takes back the tries of runs whose workers are dead, so that others try in their place at once.
+pub(crate) async fn take_back(
+    store: &dyn WorkStore,
+    dead: &[(String, Vec<CircuitProbe>)],
+) -> Result<(), StoreError> {
+    for (key, probes) in dead {
+        for _ in 0..TRIES {
+            let (_, mut stored) = one(store, key).await?;
+            if !stored.circuit.take_back(probes) || write(store, &stored, None).await?.is_some() {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Removes circuits that nobody has called for a day, with what alert channels were told of them: keys come with jobs,
