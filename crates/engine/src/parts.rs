@@ -23,6 +23,7 @@ use crate::rule::cache::RuleCache;
 use crate::run::suspects::ClearedSuspects;
 use crate::runs::LocalRuns;
 use crate::tenant_incidents::TenantIncidents;
+use crate::workflows::inputs::InputReader;
 use crate::workflows::memory::WorkflowMemory;
 
 /// See the module.
@@ -46,6 +47,8 @@ pub(crate) struct EngineParts {
     pub(crate) schedules_changed: Notify,
     /// What is remembered of workflows.
     pub(crate) workflows: WorkflowMemory,
+    /// Reads what steps are given.
+    pub(crate) inputs: InputReader,
     /// Keeps the loops of this process from logging one error again and again.
     pub(crate) error_throttle: Arc<ErrorThrottle>,
 }
@@ -78,6 +81,7 @@ impl EngineParts {
             plans_marked: MarksCompared::default(),
             schedules_changed: Notify::new(),
             workflows: WorkflowMemory::default(),
+            inputs: InputReader::default(),
             error_throttle: Arc::default(),
         })
     }

@@ -3,6 +3,8 @@
 
 #[path = "workflows/driven.rs"]
 mod driven;
+#[path = "workflows/gathered.rs"]
+mod gathered;
 #[path = "workflows/raced.rs"]
 mod raced;
 mod stores;
@@ -542,6 +544,7 @@ async fn everything(store: Arc<dyn Store>) {
     one_that_cannot_be_read_holds_up_no_others(store.clone()).await;
     a_step_without_its_workflow_fails_for_good(store.clone()).await;
     driven::a_plan_continues_every_workflow_from_its_dead_step(store.clone()).await;
+    gathered::steps_that_start_together_read_together(store.clone()).await;
     raced::ends_count_once(store.clone()).await;
     raced::a_child_that_is_called_off_while_it_runs_has_failed(store.clone()).await;
     workers_go_on_by_themselves(store.clone()).await;

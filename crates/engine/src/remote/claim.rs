@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::job::JobView;
+use backstop_core::job::{JobView, Spec};
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{
     Claim, ClaimQueue, Claimed, ClaimedJob, Error as StoreError, Finish, KnownKind, NewWorker,
@@ -280,7 +280,9 @@ impl Remote {
         refused: &mut Vec<RemoteEnding>,
     ) {
         let EngineParts { store, config, .. } = &*self.parts;
-        for one in claimed.jobs {
+        let specs: Vec<&Spec> = claimed.jobs.iter().map(|one| &one.job.spec).collect();
+        let inputs = inputs::of_all(&self.parts, &specs).await;
+        for (one, inputs) in claimed.jobs.into_iter().zip(inputs) {
             let spec = &one.job.spec;
             let knows = request.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
             let runner = Runner { code_version: request.code_version.as_deref(), knows };
@@ -288,7 +290,7 @@ impl Remote {
             // A worker elsewhere has no keys: what is sealed in the store is opened for it here (E12).
             let opened = checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain));
             let given = match opened {
-                Ok(payload) => self.given(&one, payload).await,
+                Ok(payload) => self.given(&one, payload, inputs).await,
                 Err(failed) => Err(failed),
             };
             let admitted = match given {
@@ -315,14 +317,18 @@ impl Remote {
 
     /// What a run is given: its payload, what the steps before it returned (W1), and results of its own durable steps
     /// (W7). What follows from the end of a step is for this process to look after.
-    async fn given(&self, claimed: &ClaimedJob, payload: Arc<str>) -> Result<GivenData, Box<Failed>> {
+    async fn given(
+        &self,
+        claimed: &ClaimedJob,
+        payload: Arc<str>,
+        inputs: Result<Inputs, Box<Failed>>,
+    ) -> Result<GivenData, Box<Failed>> {
         let spec = &claimed.job.spec;
         let steps = self.steps_of(claimed).await?;
-        let Some(part) = spec.part_of() else {
-            return Ok(GivenData { payload, inputs: Inputs::default(), steps });
-        };
-        self.parts.workflows.touch(part.id);
-        let inputs = inputs::of(&self.parts, spec).await?;
+        if let Some(part) = spec.part_of() {
+            self.parts.workflows.touch(part.id);
+        }
+        let inputs = inputs?;
         Ok(GivenData { payload: inputs::payload(spec, &inputs).unwrap_or(payload), inputs, steps })
     }
 

@@ -150,8 +150,9 @@ impl Executor {
     /// What the steps before a step returned (W1). What follows from its end is for this process to look after.
     async fn inputs(&self, spec: &Spec) -> Result<Inputs, Box<Failed>> {
         let Some(part) = spec.part_of() else { return Ok(Inputs::default()) };
-        self.engine.parts.workflows.touch(part.id);
-        inputs::of(&self.engine.parts, spec).await
+        let parts = &self.engine.parts;
+        parts.workflows.touch(part.id);
+        parts.inputs.read(parts, spec).await
     }
 
     /// What a handler's run comes to; none when the job was canceled or taken by others.

@@ -1,14 +1,15 @@
 //! What the steps before a step returned (W1).
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backstop_core::JobId;
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{JobJson, Spec, State, read_document};
-use backstop_core::workflow::WorkflowBody;
+use backstop_core::workflow::{PartOf, WorkflowBody};
+use backstop_core::{JobId, WorkflowId};
 use backstop_store::Error as StoreError;
 use serde_json::Value;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::stored::{self, FoundWorkflow};
 use crate::outcome::Failed;
@@ -17,6 +18,9 @@ use crate::sealing;
 
 /// Results that are handed to one step, in bytes of JSON.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
+
+/// Steps that one read is for: what they are given is in memory together.
+const MOST_AT_ONCE: usize = 256;
 
 /// What the steps before a step returned, by their names.
 pub(crate) type Inputs = BTreeMap<String, Value>;
@@ -58,47 +62,135 @@ fn add(parts: &EngineParts, results: &mut HashMap<JobId, Value>, id: JobId, job:
     }
 }
 
-/// What a step is given; nothing for a job that is no step, or follows none.
-///
-/// # Errors
-/// When it cannot be read: the run ends without a charge, and is tried again.
-pub(crate) async fn of(parts: &EngineParts, spec: &Spec) -> Result<Inputs, Box<Failed>> {
-    let Some(part) = spec.part_of().filter(|part| part.follows) else { return Ok(Inputs::default()) };
-    let unread = |problem: String| {
-        Failed::plain(Failure::new(Cause::EngineFault, "Inputs", format!("the results before it: {problem}")))
+/// Reads what steps are given for many runs at once: while one of them reads, the others gather, and whoever is next
+/// reads for all of them. A thousand steps that start together cost a few reads.
+#[derive(Debug, Default)]
+pub(crate) struct InputReader {
+    asking: Mutex<Vec<InputRequest>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct InputRequest {
+    part: PartOf,
+    answer: oneshot::Sender<GivenInputs>,
+}
+
+/// What a step is given, or why that cannot be read.
+type GivenInputs = Result<Inputs, Box<Failed>>;
+
+impl InputReader {
+    /// What a step is given; nothing for a job that is no step, or follows none.
+    ///
+    /// # Errors
+    /// When it cannot be read: the run ends without a charge, and is tried again.
+    pub(crate) async fn read(&self, parts: &EngineParts, spec: &Spec) -> GivenInputs {
+        let Some(part) = following(spec) else { return Ok(Inputs::default()) };
+        loop {
+            let (answer, mut answered) = oneshot::channel();
+            self.asking().push(InputRequest { part: part.clone(), answer });
+            let _turn = self.turn.lock().await;
+            match answered.try_recv() {
+                Ok(given) => return given,
+                // Whoever read for this one was stopped in the middle of it.
+                Err(TryRecvError::Closed) => continue,
+                Err(TryRecvError::Empty) => {}
+            }
+            let asking = self.next();
+            let wanted: Vec<&PartOf> = asking.iter().map(|asked| &asked.part).collect();
+            let given = read_all(parts, &wanted).await;
+            for (asked, given) in asking.into_iter().zip(given) {
+                // Who does not wait any more needs no answer.
+                let _ = asked.answer.send(given);
+            }
+            // Unless more than that were before it, it has read for itself.
+            if let Ok(given) = answered.try_recv() {
+                return given;
+            }
+        }
+    }
+
+    /// Those to read for, without those who do not wait any more.
+    fn next(&self) -> Vec<InputRequest> {
+        let mut asking = self.asking();
+        asking.retain(|asked| !asked.answer.is_closed());
+        let count = asking.len().min(MOST_AT_ONCE);
+        asking.drain(..count).collect()
+    }
+
+    fn asking(&self) -> MutexGuard<'_, Vec<InputRequest>> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a job that is given something: a step with others before it.
+fn following(spec: &Spec) -> Option<&PartOf> {
+    spec.part_of().filter(|part| part.follows)
+}
+
+/// What each of these jobs is given.
+pub(crate) async fn of_all(parts: &EngineParts, specs: &[&Spec]) -> Vec<GivenInputs> {
+    let wanted: Vec<&PartOf> = specs.iter().filter_map(|spec| following(spec)).collect();
+    let mut given = read_all(parts, &wanted).await.into_iter();
+    let one =
+        |spec: &&Spec| following(spec).and_then(|_| given.next()).unwrap_or_else(|| Ok(Inputs::default()));
+    specs.iter().map(one).collect()
+}
+
+fn unread(problem: impl std::fmt::Display) -> Box<Failed> {
+    Failed::plain(Failure::new(Cause::EngineFault, "Inputs", format!("the results before it: {problem}")))
+}
+
+/// One answer for each, in order: two reads for all of them, and one more for what is archived.
+async fn read_all(parts: &EngineParts, wanted: &[&PartOf]) -> Vec<GivenInputs> {
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let ids: Vec<WorkflowId> =
+        wanted.iter().map(|part| part.id).collect::<BTreeSet<_>>().into_iter().collect();
+    let found = match stored::read(&*parts.store, &parts.workflows, &ids).await {
+        Ok(found) => ids.into_iter().zip(found).collect::<BTreeMap<_, _>>(),
+        Err(error) => return wanted.iter().map(|_| Err(unread(&error))).collect(),
     };
-    let found = stored::read(&*parts.store, &parts.workflows, &[part.id]).await;
-    let stored = match found.map_err(|error| unread(error.to_string()))?.pop() {
+    let before: Vec<_> = wanted.iter().map(|part| steps_before(part, found.get(&part.id))).collect();
+    let jobs: BTreeSet<JobId> = before.iter().flatten().flatten().map(|(_, job)| *job).collect();
+    match results(parts, jobs.into_iter().collect()).await {
+        Ok(results) => before.into_iter().map(|before| gathered(before?, &results)).collect(),
+        Err(error) => wanted.iter().map(|_| Err(unread(&error))).collect(),
+    }
+}
+
+/// The steps before a step, by name, with the jobs that stand for them now.
+fn steps_before(part: &PartOf, found: Option<&FoundWorkflow>) -> Result<Vec<(Arc<str>, JobId)>, Box<Failed>> {
+    let stored = match found {
         Some(FoundWorkflow::There(stored)) => stored,
-        Some(FoundWorkflow::Unreadable) => return Err(unread("its workflow cannot be read".to_owned())),
+        Some(FoundWorkflow::Unreadable) => return Err(unread("its workflow cannot be read")),
         Some(FoundWorkflow::Absent) | None => {
             // It was driven again after its workflow had been removed by age: no retry brings that back.
             let failure = Failure::new(Cause::Permanent, "Inputs", "its workflow was removed");
             return Err(Failed::plain(failure.because("what it was to be given is not there any more")));
         }
     };
-    let (Some(graph), WorkflowBody::Graph(progress)) = (stored.graph, &stored.workflow.body) else {
-        return Ok(Inputs::default());
+    let (Some(graph), WorkflowBody::Graph(progress)) = (&stored.graph, &stored.workflow.body) else {
+        return Ok(Vec::new());
     };
-    let Some(node) = graph.node(part.number) else { return Ok(Inputs::default()) };
-    let before: Vec<(Arc<str>, JobId)> = node
-        .inputs
-        .iter()
-        .filter_map(|number| Some((graph.node(*number)?.name.clone(), progress.job(&graph, *number)?)))
-        .collect();
-    let jobs = before.iter().map(|(_, job)| *job).collect();
-    let mut results = results(parts, jobs).await.map_err(|error| unread(error.to_string()))?;
+    let Some(node) = graph.node(part.number) else { return Ok(Vec::new()) };
+    let named = |number: &u32| Some((graph.node(*number)?.name.clone(), progress.job(graph, *number)?));
+    Ok(node.inputs.iter().filter_map(named).collect())
+}
+
+fn gathered(before: Vec<(Arc<str>, JobId)>, results: &HashMap<JobId, Value>) -> GivenInputs {
     let mut inputs = Inputs::default();
     let mut bytes = 0;
     for (name, job) in before {
-        let Some(result) = results.remove(&job) else { continue };
+        let Some(result) = results.get(&job) else { continue };
         bytes += result.to_string().len();
         if bytes > MOST_BYTES {
             let problem = format!("they have over {MOST_BYTES} bytes: keep what is large elsewhere");
             let failure = Failure::new(Cause::Invalid, "Inputs", problem);
             return Err(Failed::plain(failure.because("the results before it are too large")));
         }
-        inputs.insert(name.to_string(), result);
+        inputs.insert(name.to_string(), result.clone());
     }
     Ok(inputs)
 }

@@ -1,5 +1,6 @@
 //! Workflows as documents: how far each is, its graph, and the key it was submitted under.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use backstop_core::workflow::{Graph, Workflow, WorkflowBody};
@@ -112,19 +113,24 @@ pub(super) async fn read(
     ids: &[WorkflowId],
 ) -> Result<Vec<FoundWorkflow>, StoreError> {
     let mut names: Vec<(Drawer, String)> = ids.iter().map(|id| (Drawer::Workflows, id.to_string())).collect();
-    let unknown = ids.iter().filter(|id| memory.graph(**id).is_none());
+    // Held here while they are read: what is remembered may not be enough for all of them.
+    let known = ids.iter().filter_map(|id| Some((*id, memory.graph(*id)?)));
+    let mut graphs: HashMap<WorkflowId, Arc<Graph>> = known.collect();
+    let unknown = ids.iter().filter(|id| !graphs.contains_key(id));
     names.extend(unknown.map(|id| (Drawer::WorkflowGraphs, id.to_string())));
     let mut found = store.named_documents(names).await?.into_iter();
     let heads: Vec<Option<Document>> = found.by_ref().take(ids.len()).collect();
     for document in found.flatten() {
         if let (Ok(id), Some(graph)) = (document.key.parse(), parsed::<Graph>(&document)) {
-            memory.keep(id, &Arc::new(graph));
+            let graph = Arc::new(graph);
+            memory.keep(id, &graph);
+            graphs.insert(id, graph);
         }
     }
     let one = |(id, document): (&WorkflowId, Option<Document>)| {
         let Some(document) = document else { return FoundWorkflow::Absent };
         let Some(workflow) = parsed::<Workflow>(&document) else { return FoundWorkflow::Unreadable };
-        let (revision, graph) = (document.revision, memory.graph(*id));
+        let (revision, graph) = (document.revision, graphs.get(id).cloned());
         // Without its graph nobody knows what follows.
         if graph.is_none() && matches!(workflow.body, WorkflowBody::Graph(_)) {
             return FoundWorkflow::Unreadable;
