@@ -463,8 +463,11 @@ impl Config {
         of_queue.into_iter().chain(of_tenant).collect()
     }
 
-    /// Refuses limits and circuits that could never let anything through.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Refuses what could never let anything through. A worker checks it when it starts, a server when it listens.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`], which names what is wrong.
+    pub fn check(&self) -> Result<(), Error> {
         let limits = self.run_limits();
         let limits =
             limits.iter().map(|limit| (format!("limit `{}`", limit.name), limit.check(&self.limits)));
@@ -479,7 +482,13 @@ impl Config {
         let rejects = rejects.map(|(what, limit)| {
             (what, limit.check().map_err(|problem| Refusal::invalid("percent of rejects", problem)))
         });
-        for (what, checked) in limits.chain(circuits).chain(fields).chain(rejects) {
+        let depths = self.queues.iter().map(|(name, queue)| (format!("queue `{name}`"), queue.max_depth));
+        let depths = depths.chain([("every tenant".to_owned(), self.limits.max_depth_per_tenant)]);
+        let depths = depths.map(|(what, most)| {
+            let none = Refusal::invalid("max_depth", "where no job may wait none is taken: the minimum is 1");
+            (what, if most == Some(0) { Err(none) } else { Ok(()) })
+        });
+        for (what, checked) in limits.chain(circuits).chain(fields).chain(rejects).chain(depths) {
             checked.map_err(|problem| Error::Configuration { what, problem })?;
         }
         Ok(())

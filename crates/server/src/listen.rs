@@ -43,14 +43,15 @@ const NO_SOCKETS: Duration = Duration::from_millis(100);
 /// A listener on an address, if the API may listen there.
 ///
 /// # Errors
-/// When the address is taken, or open to others without a token.
+/// When the address is taken, or open to others without a token, or the engine is told what could never work.
 pub async fn bind(address: SocketAddr, api: &Api) -> Result<TcpListener, ListenError> {
     check(address, api).await?;
     TcpListener::bind(address).await.map_err(|problem| ListenError::Address { address, problem })
 }
 
-/// Refuses to be open to other machines without a token.
+/// Refuses to be open to other machines without a token, and settings that would let nothing through.
 async fn check(address: SocketAddr, api: &Api) -> Result<(), ListenError> {
+    api.engine().config().check()?;
     if address.ip().to_canonical().is_loopback() || api.tokens().any_live().await? {
         return Ok(());
     }

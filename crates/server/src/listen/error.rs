@@ -34,6 +34,9 @@ pub enum ListenError {
         /// Why not.
         problem: String,
     },
+    /// The engine is told something that could never work.
+    #[error(transparent)]
+    Engine(#[from] backstop::Error),
     /// Whether there is a token cannot be found out.
     #[error(transparent)]
     Store(#[from] StoreError),

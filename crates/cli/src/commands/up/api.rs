@@ -81,6 +81,7 @@ impl From<ListenError> for Problem {
         match error {
             ListenError::Store(error) => error.into(),
             error @ ListenError::NoToken { .. } => Self::refused("no_token", error.to_string()),
+            ListenError::Engine(error) => error.into(),
             error @ ListenError::Tls { .. } => Self::usage("tls", error.to_string()),
             error => Self::failed("listen", error.to_string()),
         }

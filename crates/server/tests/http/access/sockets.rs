@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::Backstop;
+use backstop::{Backstop, Config, QueueConfig};
 use backstop_server::{Api, ListenError, Scope, ServerSettings, TlsSettings, bind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -255,6 +255,23 @@ async fn it_listens_to_other_machines_only_with_a_token() {
     assert!(bind(everywhere, &api).await.is_err());
     api.tokens().create(super::stage::wish("new", &[Scope::Read]), "test").await.unwrap();
     bind(everywhere, &api).await.unwrap();
+}
+
+/// H12, H3: a server without a worker is told at its start of settings that could never work, as a worker is.
+#[tokio::test]
+async fn it_does_not_listen_with_settings_that_let_nothing_through() {
+    let store = Backstop::open("memory:").await.unwrap().store().clone();
+    let mut never = backstop::circuits::CircuitSettings::default();
+    never.probes = 0;
+    for (config, what) in [
+        (Config::default().queue("mail", QueueConfig::default().max_depth(0)), "queue `mail`"),
+        (Config::default().circuit_settings("partner", never), "circuit `partner`"),
+    ] {
+        let api = Api::new(Backstop::on(store.clone(), config), ServerSettings::default());
+        let refused = bind("127.0.0.1:0".parse().unwrap(), &api).await.unwrap_err();
+        assert!(matches!(refused, ListenError::Engine(_)), "{refused}");
+        assert!(refused.to_string().contains(what) && refused.to_string().contains('1'), "{refused}");
+    }
 }
 
 fn file(name: &str) -> std::path::PathBuf {
