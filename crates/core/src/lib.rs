@@ -13,7 +13,7 @@
 //!   letters again.
 //! - [`alert`]: what is told of a dead letter, beyond the event.
 //! - [`explain`]: why a job is where it is, and what happens next.
-//! - [`envelope`]: the dead letter as other systems read it.
+//! - [`envelope`]: the dead letter as other systems read it. [`outbox`]: what sinks are sent.
 //! - [`signing`]: who vouches for a job. [`sealing`]: payloads that nobody reads in the store.
 //! - [`tenant`]: which queue is whose. [`scale`]: how many worker processes there should be.
 //! - [`run_limit`]: how many runs there may be at once, or start in a time.
@@ -38,6 +38,7 @@ pub mod job;
 pub mod limits;
 #[cfg(feature = "openapi")]
 mod openapi;
+pub mod outbox;
 pub mod redrive;
 pub mod refusal;
 pub mod reject;

@@ -84,7 +84,10 @@ impl Backstop {
             return Ok(Self::on(crate::isolate::store::child_store(), config));
         }
         let store = crate::open::open(url).await?;
-        Ok(Self::on(store, config))
+        let engine = Self::on(store, config);
+        // Also a program that only submits leaves messages for those who take events.
+        engine.parts.sinks.expect(&*engine.parts.store, &engine.parts.events).await;
+        Ok(engine)
     }
 
     /// An engine on a store that is open already.

@@ -1,10 +1,11 @@
 //! Events to subscribers in this process: after the commit, in order, never holding up a job (V1, V2).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::TerminalReason;
+use backstop_core::outbox::{Sink, Sinks};
 use backstop_store::Observer;
 use tokio::sync::{broadcast, watch};
 
@@ -20,6 +21,8 @@ pub(crate) struct EventChannel {
     alerts: bool,
     /// The node that every event names (V1).
     node: Arc<str>,
+    /// Who takes messages, as this process last read it (B2).
+    sinks: RwLock<Sinks>,
 }
 
 impl EventChannel {
@@ -30,11 +33,19 @@ impl EventChannel {
             count: AtomicU64::new(0),
             alerts,
             node,
+            sinks: RwLock::default(),
         })
     }
 
     pub(crate) fn subscribe(&self) -> Events {
         Events { receiver: self.events.subscribe(), missed: 0 }
+    }
+
+    /// Messages are left for these from the next transaction on.
+    pub(crate) fn set_sinks(&self, all: Vec<Sink>) {
+        // The lock guards two pointers, which no panic can leave half written.
+        let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
+        *sinks = sinks.with(all);
     }
 
     /// Changes whenever work may have become claimable.
@@ -66,6 +77,10 @@ impl Observer for EventChannel {
 
     fn wants_alerts(&self) -> bool {
         self.alerts
+    }
+
+    fn sinks(&self) -> Sinks {
+        self.sinks.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn committed(&self, events: Vec<Event>) {

@@ -63,6 +63,7 @@ pub mod schedules;
 mod sealing;
 pub mod signals;
 mod signing;
+pub mod sinks;
 #[cfg(feature = "standard-webhooks")]
 pub mod standard_webhooks;
 pub mod store;
@@ -145,7 +146,7 @@ pub use remote::{
 #[cfg(feature = "run-log")]
 pub use run_log::RunLog;
 pub use submit::Enqueue;
-pub use tx::CallerTransaction;
+pub use tx::{CallerTransaction, TransactionContext};
 pub use worker::{
     Hook, HookFuture, InlineWorker, Ran, RunEnd, RunInfo, Stopped, WORKERS_FILE, WorkerBuilder, WorkerHandle,
 };

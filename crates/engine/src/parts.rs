@@ -22,8 +22,10 @@ use crate::redrive::mark::MarksCompared;
 use crate::rule::cache::RuleCache;
 use crate::run::suspects::ClearedSuspects;
 use crate::runs::LocalRuns;
+use crate::sinks::cache::SinkCache;
 use crate::tenant_incidents::TenantIncidents;
 use crate::workflows::inputs::InputReader;
+use crate::tx::TransactionContext;
 use crate::workflows::memory::WorkflowMemory;
 
 /// See the module.
@@ -39,6 +41,8 @@ pub(crate) struct EngineParts {
     pub(crate) circuits: CircuitMemory,
     pub(crate) budgets: Budgets,
     pub(crate) tenant_incidents: TenantIncidents,
+    /// Who takes messages.
+    pub(crate) sinks: SinkCache,
     /// Rung when somebody here changes a re-drive plan.
     pub(crate) plans_changed: Notify,
     /// When the marks of re-drive plans were last compared with the plans.
@@ -77,6 +81,7 @@ impl EngineParts {
             circuits: CircuitMemory::default(),
             budgets: Budgets::default(),
             tenant_incidents: TenantIncidents::default(),
+            sinks: SinkCache::default(),
             plans_changed: Notify::new(),
             plans_marked: MarksCompared::default(),
             schedules_changed: Notify::new(),
@@ -94,8 +99,15 @@ impl EngineParts {
         self.tenant_incidents.gather(&*self.store, &self.config, endings).await;
     }
 
+    /// Where the jobs are, for a caller's transaction.
+    pub(crate) fn transaction_context(&self) -> TransactionContext {
+        TransactionContext { info: self.store.info(), sinks: self.events.sinks() }
+    }
+
     /// Gives a claim the limits in force (H5).
     pub(crate) async fn limit(&self, claim: &mut Claim) -> Result<(), StoreError> {
+        // Who takes messages is known before the first run.
+        self.sinks.expect(&*self.store, &self.events).await;
         let limits = self.limits.fresh(&*self.store, &self.config).await?;
         self.limits.apply(limits, claim);
         Ok(())

@@ -449,7 +449,7 @@ impl<T> Enqueue<T> {
         // What others share with this job must not hang on the caller's transaction.
         store.prepare(&job).await?;
         let [job] = job;
-        let submitted = tx.submit(&store.info(), job).await?;
+        let submitted = tx.submit(&parts.transaction_context(), job).await?;
         Ok(JobHandle::new(parts, submitted))
     }
 
@@ -463,7 +463,7 @@ impl<T> Enqueue<T> {
         tx: &backstop_sqlite::rusqlite::Connection,
     ) -> Result<JobHandle<T>, SubmitError> {
         let parts = self.parts.clone();
-        let submitted = crate::tx::sqlite::submit(tx, &parts.store.info(), self.into_new_job()?)?;
+        let submitted = crate::tx::sqlite::submit(tx, &parts.transaction_context(), self.into_new_job()?)?;
         Ok(JobHandle::new(parts, submitted))
     }
 }

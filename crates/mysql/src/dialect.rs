@@ -157,6 +157,7 @@ statement_table! {
         CountIncidentsOf => &[Once(incident::OF_TENANT)],
         DocumentPage => &[Once(document::PAGE)],
         LastDocuments => &[Once(document::LAST)],
+        OutboxBacklog => &[Once(document::OUTBOX_BACKLOG)],
         LockDocuments => &[Rows(document::LOCK)],
         ReadDocuments => &[Rows(document::READ)],
         LockDocumentBodies => &[Rows(document::LOCK_BODIES)],

@@ -32,7 +32,10 @@ mod store;
 mod tls;
 mod tx;
 
-pub use backstop_sql::{Cell, Pending, Query, Row, Session, SqlFailure, Value, finish_in, submit_in};
+pub use backstop_sql::{
+    Cell, Pending, Query, Row, Session, SqlFailure, Value, finish_in, finish_in_with, submit_in,
+    submit_in_with,
+};
 pub use dialect::MysqlDialect;
 pub use error::of_database;
 pub use mysql_async;

@@ -151,6 +151,7 @@ statement_table! {
         CountIncidentsOf => &[incident::OF_TENANT],
         DocumentPage => &[document::PAGE],
         LastDocuments => &[document::LAST],
+        OutboxBacklog => &[document::OUTBOX_BACKLOG],
         LockDocuments => &[document::LOCK],
         ReadDocuments => &[document::READ],
         LockDocumentBodies => &[document::LOCK_BODIES],

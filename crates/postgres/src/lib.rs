@@ -41,7 +41,10 @@ mod tls;
 mod tx;
 mod waiting_submits;
 
-pub use backstop_sql::{Cell, Pending, Query, Row, Session, SqlFailure, Value, finish_in, submit_in};
+pub use backstop_sql::{
+    Cell, Pending, Query, Row, Session, SqlFailure, Value, finish_in, finish_in_with, submit_in,
+    submit_in_with,
+};
 pub use dialect::PostgresDialect;
 #[cfg(feature = "diesel-async")]
 pub use diesel_async;

@@ -3,6 +3,7 @@
 //! For what most claims are: jobs that start as they are claimed, and suspects, which are only held (C3). All else is
 //! left to [`claim`](crate::claim), which decides in a transaction.
 
+use backstop_core::outbox::SinkTopic;
 use backstop_core::{Fence, Timestamp, event};
 use backstop_sql::claim::{Room, hand_out, in_order, row_of};
 use backstop_sql::load::meet_lanes;
@@ -16,9 +17,11 @@ use crate::sql;
 use crate::state::ServerState;
 
 /// True when one statement is enough: nothing is claimed ahead, no limit has to be locked and no job takes turns (H5),
-/// and nobody listens for starts, which would have to be reported in the order of the commits.
+/// and nobody listens for starts, which would have to be reported in the order of the commits, or be written with them.
 pub(crate) fn is_plain(state: &ServerState, shared: &Shared, claim: &Claim, round: &[&ClaimQueue]) -> bool {
-    let unheard = state.short_claims || !shared.observer().wants_events();
+    let wants = shared.wants();
+    let unwritten = state.short_claims && !wants.sinks.takes_any(SinkTopic::Events);
+    let unheard = unwritten || !wants.events;
     let unlimited = claim.limits_in_reach().next().is_none();
     let plain = |queue: &&ClaimQueue| queue.start >= queue.limit && !shared.turns.is_due(&queue.queue);
     unheard && unlimited && round.iter().all(plain)

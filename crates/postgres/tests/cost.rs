@@ -8,14 +8,16 @@ mod place;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_core::event::Event;
 use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Ending, NewJob, Spec};
+use backstop_core::outbox::{Sink, SinkTopic, Sinks};
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
     Claim, ClaimQueue, ClaimedJob, DocumentRange, Drawer, Duty, Finish, InspectStore, KnownKind, NewWorker,
-    Submit, WorkStore,
+    Observer, Submit, WorkStore,
 };
 use backstop_testbed::{DatabaseSettings, Folder, Postgres};
 use place::InSchema;
@@ -136,6 +138,53 @@ fn a_plain_job_stays_cheap() {
     });
 }
 
+/// Who takes results.
+struct Taking(Sinks);
+
+impl Observer for Taking {
+    fn wants_events(&self) -> bool {
+        false
+    }
+
+    fn sinks(&self) -> Sinks {
+        self.0.clone()
+    }
+
+    fn committed(&self, _events: Vec<Event>) {}
+
+    fn work_arrived(&self) {}
+}
+
+/// B2: what nobody takes costs nothing; what a sink takes is one statement for a batch, and no further one for a job.
+#[test]
+fn a_sink_costs_one_statement_for_a_batch() {
+    let folder = Folder::new("sink-cost").expect("a folder");
+    InSchema::block_on(async {
+        let mut bench = Bench::new(&folder).await;
+        let mut finish = async |sinks: Vec<Sink>| {
+            bench.store.observe(Arc::new(Taking(Sinks::new(sinks, Arc::default()))));
+            bench.submit().await;
+            let jobs = bench.claim().await;
+            bench.cost(async |bench: &mut Bench| bench.finish(jobs).await).await.1
+        };
+        // The first round makes the lane, and pages that later ones only fill.
+        finish(Vec::new()).await;
+        let none = finish(Vec::new()).await;
+        let other = finish(vec![Sink::new("mails", SinkTopic::ALL).kind("mail")]).await;
+        let dead = finish(vec![Sink::new("dead", [SinkTopic::DeadLetters, SinkTopic::Rejects])]).await;
+        let taken = finish(vec![Sink::new("out", [SinkTopic::Results])]).await;
+        let shown = format!("{none:?} {other:?} {dead:?} {taken:?}");
+        for unasked in [&other, &dead] {
+            assert_eq!((unasked.statements, unasked.commits), (none.statements, none.commits), "{shown}");
+            // Pages fill a little differently each time.
+            assert!(unasked.log <= none.log + none.log / 10, "{shown}");
+        }
+        assert_eq!((taken.statements, taken.commits), (none.statements + 1, none.commits), "{shown}");
+        assert!(taken.log <= none.log + 250, "{shown}");
+        println!("{shown}");
+    });
+}
+
 /// A re-drive plan looks at hundreds of jobs at a time, in whatever state they are (D4).
 #[test]
 fn a_glance_at_many_jobs_is_one_question() {
@@ -191,14 +240,19 @@ fn an_idle_worker_is_quiet() {
                 bench.store.renew(bench.worker, LEASE, Vec::new()).await.expect("lives on");
             })
             .await;
-        // By default: a look for work a second, plans every three, orphans every one and a half, terms every five, the
-        // rest every ten.
+        let (_, sinks) = bench
+            .cost(async |bench: &mut Bench| {
+                bench.store.documents(DocumentRange::first(Drawer::Sinks, 400)).await.expect("read")
+            })
+            .await;
+        // By default: a look for work a second, plans every three, orphans every one and a half, terms and sinks every
+        // five, the rest every ten.
         let a_minute = 60 * look.statements
             + 20 * plans.statements
             + 40 * orphans.statements
-            + 12 * lead.statements
+            + 12 * (lead.statements + sinks.statements)
             + 6 * round.statements;
-        assert!(a_minute <= 150, "{look:?} {plans:?} {orphans:?} {lead:?} {round:?}: {a_minute} a minute");
+        assert!(a_minute <= 165, "{look:?} {plans:?} {orphans:?} {lead:?} {round:?}: {a_minute} a minute");
     });
 }
 

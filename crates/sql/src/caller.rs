@@ -4,6 +4,7 @@
 //! that can carry our statements will do: see [`Session`]. Other processes hear of such jobs by their polling.
 
 use backstop_core::job::{NewJob, Stale, State};
+use backstop_core::outbox::Sinks;
 use backstop_core::{Refusal, Timestamp};
 use backstop_store::working_set::{HeldJobs, Wants, WorkingSet, Writes};
 use backstop_store::{Error, Finish, Submit, Submitted};
@@ -35,6 +36,18 @@ pub async fn submit_in(
     session: &mut dyn Session,
     jobs: &[NewJob],
 ) -> Result<Vec<Result<Submitted, Refusal>>, Error> {
+    submit_in_with(session, jobs, &Sinks::default()).await
+}
+
+/// As [`submit_in`], and leaves messages for these sinks in the same transaction (B2).
+///
+/// # Errors
+/// As [`submit_in`].
+pub async fn submit_in_with(
+    session: &mut dyn Session,
+    jobs: &[NewJob],
+    sinks: &Sinks,
+) -> Result<Vec<Result<Submitted, Refusal>>, Error> {
     let batch = Submit { jobs: jobs.to_vec(), atomic: false };
     // An old state of these misleads nobody: a key or an id that came meanwhile is met by the insert.
     let careless = batch.jobs.iter().all(|new| new.supersedes.is_none() && new.spec.business_key.is_none());
@@ -42,9 +55,9 @@ pub async fn submit_in(
     loop {
         begin(session).await?;
         let outcome = if careless && tries == 0 {
-            submit_once(session, &batch).await
+            submit_once(session, &batch, sinks).await
         } else {
-            submit_once(&mut Newest(session), &batch).await
+            submit_once(&mut Newest(session), &batch, sinks).await
         };
         if let Some(answers) = end(session, outcome, &mut tries).await? {
             return Ok(answers);
@@ -61,10 +74,22 @@ pub async fn finish_in(
     session: &mut dyn Session,
     endings: &[Finish],
 ) -> Result<Vec<Result<State, Stale>>, Error> {
+    finish_in_with(session, endings, &Sinks::default()).await
+}
+
+/// As [`finish_in`], and leaves messages for these sinks in the same transaction (B2).
+///
+/// # Errors
+/// As [`finish_in`].
+pub async fn finish_in_with(
+    session: &mut dyn Session,
+    endings: &[Finish],
+    sinks: &Sinks,
+) -> Result<Vec<Result<State, Stale>>, Error> {
     let mut tries = 0;
     loop {
         begin(session).await?;
-        let outcome = finish_once(&mut Newest(session), endings).await;
+        let outcome = finish_once(&mut Newest(session), endings, sinks).await;
         if let Some(answers) = end(session, outcome, &mut tries).await? {
             return Ok(answers);
         }
@@ -74,9 +99,10 @@ pub async fn finish_in(
 async fn submit_once(
     session: &mut dyn Session,
     batch: &Submit,
+    sinks: &Sinks,
 ) -> Result<Vec<Result<Submitted, Refusal>>, SqlFailure> {
     let lanes = Lanes::of_caller();
-    let mut set = WorkingSet::new(Timestamp::MIN, Wants::default());
+    let mut set = WorkingSet::new(Timestamp::MIN, Wants::of_sinks(sinks.clone()));
     submit::load_needs(session, &lanes, &mut set, batch).await?;
     // After the locks, as `submit::decide` has it.
     let now = moment_of(session.ask(Statement::Clock.with(vec![Value::Int(None)])).await?)?;
@@ -89,11 +115,12 @@ async fn submit_once(
 async fn finish_once(
     session: &mut dyn Session,
     endings: &[Finish],
+    sinks: &Sinks,
 ) -> Result<Vec<Result<State, Stale>>, SqlFailure> {
     // What the process remembers of its claims is compared with their rows and dropped when these have changed, so
     // nothing has to be told to it here, and a rollback leaves it right too.
     let (lanes, held_jobs) = (Lanes::of_caller(), HeldJobs::default());
-    let (moment, wants) = (Value::Int(None), Wants::default());
+    let (moment, wants) = (Value::Int(None), Wants::of_sinks(sinks.clone()));
     let context = Context { lanes: &lanes, held_jobs: &held_jobs, moment, wants };
     let EndedRuns { set, answers, .. } = finish::end(session, &context, endings, None).await?;
     let now = set.now;

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use backstop_core::job::Operation;
+use backstop_core::outbox::OutboxKey;
 use backstop_core::{JobId, Timestamp};
 use backstop_store::{
-    Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect, check_names, show,
+    Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect, OutboxBacklog, check_names,
+    show,
 };
 
 use crate::columns::Columns;
@@ -68,6 +70,25 @@ pub(crate) async fn named_documents(
     }
     let place = |(drawer, key): &(Drawer, String)| (drawer.as_str().to_owned(), key.clone());
     Ok(names.iter().map(|name| found.get(&place(name)).cloned()).collect())
+}
+
+/// What waits for a sink.
+pub(crate) async fn outbox_backlog(tx: &mut Transaction, sink: &str) -> Result<OutboxBacklog, SqlFailure> {
+    let range = DocumentRange::first(Drawer::Outbox, 1).under(OutboxKey::prefix(sink));
+    let (messages, bytes) = (OutboxKey::messages_at(sink), OutboxKey::bytes_at(sink));
+    let places = [messages.0, messages.1, bytes.0, bytes.1].map(Value::count);
+    let mut values = vec![
+        tx.shared.moment(),
+        Value::text(range.drawer.as_str()),
+        Value::text(&range.prefix),
+        Value::Text(range.end()),
+    ];
+    values.extend(places);
+    let rows = tx.one_alone(Statement::OutboxBacklog.with(values)).await?;
+    let mut row = rows.into_iter().next().ok_or_else(no_moment)?;
+    let now = row.moment()?;
+    let sums = [row.int()?, row.int()?, row.int()?];
+    Ok(OutboxBacklog::summed(now, sums, row.maybe_text()?.as_deref()))
 }
 
 /// Where a document is: drawer and key, in the order in which they are locked.

@@ -58,7 +58,7 @@ pub(crate) async fn lock(
     let rest = answers.split_off(2);
     let claims = answers.pop().unwrap_or_default();
     let (now, live) = moment_and_live(answers.pop().unwrap_or_default())?;
-    let mut set = WorkingSet::new(now, context.wants);
+    let mut set = WorkingSet::new(now, context.wants.clone());
     set.expect(leases.len());
     if all_known {
         let unknown = recall(session, context, &mut set, claims, &fences).await?;

@@ -60,7 +60,7 @@ pub mod value;
 mod worker;
 mod write;
 
-pub use caller::{finish_in, submit_in};
+pub use caller::{finish_in, finish_in_with, submit_in, submit_in_with};
 pub use connection::ServerConnection;
 pub use dialect::Dialect;
 pub use failure::{Meaning, SqlFailure};

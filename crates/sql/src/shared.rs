@@ -94,12 +94,13 @@ impl Shared {
 
     /// What a session needs to know beside its connection.
     pub(crate) fn context(&self) -> Context<'_> {
-        Context {
-            lanes: &self.lanes,
-            held_jobs: &self.held_jobs,
-            moment: self.moment(),
-            wants: Wants::of(&*self.observer()),
-        }
+        Context { lanes: &self.lanes, held_jobs: &self.held_jobs, moment: self.moment(), wants: self.wants() }
+    }
+
+    /// What whoever hears of commits wants of them.
+    #[must_use]
+    pub fn wants(&self) -> Wants {
+        Wants::of(&*self.observer())
     }
 
     /// Says that work may have become claimable on queues: at once here, soon in other processes (L13).

@@ -236,6 +236,9 @@ pub enum Statement {
     DocumentPage,
     /// The same from the last key on.
     LastDocuments,
+    /// `moment, drawer, prefix, end`, then where in a key the number of messages begins and how many digits it has, and
+    /// the same for the bytes: `moment, documents, messages, bytes, first key`.
+    OutboxBacklog,
     /// Rows `drawer, key`: `drawer, key, revision`, locked in the order given.
     LockDocuments,
     /// Rows `drawer, key`: `drawer, key, revision, body`.

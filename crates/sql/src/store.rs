@@ -18,8 +18,9 @@ use backstop_store::working_set::{LaneKey, SubmitNeeds, lane_of};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty,
     Finding, Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter,
-    LineRange, LineView, NameRange, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek,
-    QueueRange, QueueView, Renewed, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
+    LineRange, LineView, NameRange, NewWorker, Note, Observer, Orphan, OutboxBacklog, Overdue, Page,
+    PageRequest, Peek, QueueRange, QueueView, Renewed, StoreInfo, Submit, Submitted, Survey, Term, Terms,
+    WorkStore, WorkerView,
 };
 use futures_util::future::BoxFuture;
 
@@ -280,6 +281,11 @@ impl WorkStore for ServerStore {
 
     fn named_documents(&self, names: Vec<(Drawer, String)>) -> Answer<'_, Vec<Option<Document>>> {
         self.read(verb!(document::named_documents, names))
+    }
+
+    fn outbox_backlog(&self, sink: &str) -> Answer<'_, OutboxBacklog> {
+        let sink = sink.to_owned();
+        self.read(verb!(document::outbox_backlog, sink))
     }
 
     fn amend(&self, amend: Amend) -> Answer<'_, Amended> {

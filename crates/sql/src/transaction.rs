@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_core::event::Event;
-use backstop_store::working_set::{LaneKey, ReadyRow, Turn, Wants, WorkingSet, Writes};
+use backstop_store::working_set::{LaneKey, ReadyRow, Turn, WorkingSet, Writes};
 use backstop_store::{Error, Observer};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
@@ -245,7 +245,7 @@ impl Transaction {
     /// An empty working set at `now`.
     #[must_use]
     pub fn working_set(&self, now: Timestamp) -> WorkingSet {
-        WorkingSet::new(now, Wants::of(&*self.shared.observer()))
+        WorkingSet::new(now, self.shared.wants())
     }
 
     /// Writes what was changed in a working set, and commits.

@@ -174,7 +174,8 @@ impl Out {
         self.rows(Statement::SaveDocuments, &EndNote::documents(&writes.ended), |row, (key, body)| {
             row.text(Drawer::WorkflowEnds.as_str()).text(key).int(1).text(body);
         });
-        self.rows(Statement::SaveDocuments, &writes.noted, |row, (drawer, key, body)| {
+        let noted = writes.noted.iter().chain(&writes.outbox);
+        self.rows(Statement::SaveDocuments, noted, |row, (drawer, key, body)| {
             row.text(drawer.as_str()).text(key).int(1).text(body);
         });
         Ok(())

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use backstop_core::outbox::OutboxKey;
 use backstop_store::show;
-use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect, check_names};
+use backstop_store::{
+    Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect, OutboxBacklog, check_names,
+};
 use rusqlite::{Connection, params};
 
 use crate::duty::expect_term;
@@ -56,6 +59,22 @@ pub(crate) fn named_documents(
         })
     };
     names.iter().map(read).collect()
+}
+
+/// What waits for a sink.
+pub(crate) fn outbox_backlog(snapshot: &Snapshot<'_>, sink: &str) -> Result<OutboxBacklog, SqliteFailure> {
+    let range = DocumentRange::first(Drawer::Outbox, 1).under(OutboxKey::prefix(sink));
+    let (messages, bytes) = (OutboxKey::messages_at(sink), OutboxKey::bytes_at(sink));
+    let places = [messages.0, messages.1, bytes.0, bytes.1].map(rows::limit);
+    let mut select = snapshot.conn.prepare_cached(sql::OUTBOX_BACKLOG)?;
+    let values =
+        params![range.drawer.as_str(), range.prefix, range.end(), places[0], places[1], places[2], places[3]];
+    let backlog = rows::first(&mut select, values, |row| {
+        let first: Option<String> = row.get(3)?;
+        let sums = [row.get(0)?, row.get(1)?, row.get(2)?];
+        Ok(OutboxBacklog::summed(snapshot.now, sums, first.as_deref()))
+    })?;
+    Ok(backlog.unwrap_or(OutboxBacklog::empty(snapshot.now)))
 }
 
 /// Changes documents and operates on jobs, or does nothing when a document is not as expected.

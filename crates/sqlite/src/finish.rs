@@ -1,6 +1,7 @@
 //! Ending runs, by their workers and by the rescue, and the progress that handlers report.
 
-use backstop_core::job::{Ending, Spec, Stale, State};
+use backstop_core::job::{Ending, Remark, Spec, Stale, State};
+use backstop_core::outbox::OutboxMessage;
 use backstop_core::{event, tenant};
 use backstop_store::{Duty, Finish, Note, Term};
 use rusqlite::params;
@@ -75,6 +76,7 @@ fn one(tx: &mut WriteTransaction<'_>, finish: &Finish) -> Result<Result<State, S
             tx.incidents.count(stored.id, &kind, ending);
         }
         tx.raise_alert(&stored, ending)?;
+        tx.send_end(&stored, ending)?;
     }
     for job in ending.follow_up.as_deref().into_iter().chain(&ending.children) {
         // An id that is stored already is the same callback, reported twice.
@@ -139,6 +141,10 @@ fn annotate_one(
     let before = stored.record.clone();
     let Ok(kept) = stored.record.note(&note.lease, &note.remark) else { return refused };
     tx.save(&stored, &before)?;
+    if let (Some(_), Remark::Rejects(batch)) = (kept, &note.remark) {
+        let rejects: Vec<_> = OutboxMessage::rejects(&tx.sinks, batch).collect();
+        tx.send(rejects);
+    }
     for (drawer, key, body) in kept.into_iter().flat_map(|position| note.documents(position)) {
         let values = params![drawer.as_str(), key, &*body];
         tx.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;

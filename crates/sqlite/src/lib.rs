@@ -64,9 +64,9 @@ pub use schema::FIRST as TABLES_OF_VERSION_1;
 #[cfg(feature = "sqlx")]
 pub use sqlx;
 pub use store::SqliteStore;
-pub use tx::{finish_in, submit_in};
+pub use tx::{finish_in, finish_in_with, submit_in, submit_in_with};
 #[cfg(feature = "sqlx")]
-pub use tx::{finish_in_sqlx, submit_in_sqlx};
+pub use tx::{finish_in_sqlx, finish_in_sqlx_with, submit_in_sqlx, submit_in_sqlx_with};
 
 #[cfg(test)]
 mod claim_tests;

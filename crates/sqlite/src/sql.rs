@@ -306,6 +306,10 @@ pub(crate) const DOCUMENTS_AFTER: &str = "SELECT key, revision, body FROM backst
      WHERE drawer = ?1 AND key > ?2 ORDER BY key LIMIT ?3";
 pub(crate) const DOCUMENTS_BEFORE: &str = "SELECT key, revision, body FROM backstop_document \
      WHERE drawer = ?1 AND (?2 IS NULL OR key < ?2) ORDER BY key DESC LIMIT ?3";
+/// Keys alone: they say how much each document holds.
+pub(crate) const OUTBOX_BACKLOG: &str = "SELECT count(*), coalesce(sum(CAST(substr(key, ?4, ?5) AS INTEGER)), 0), \
+     coalesce(sum(CAST(substr(key, ?6, ?7) AS INTEGER)), 0), min(key) FROM backstop_document \
+     WHERE drawer = ?1 AND key >= ?2 AND key < ?3";
 
 // Workers.
 

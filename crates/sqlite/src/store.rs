@@ -17,8 +17,9 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty,
     Error, Finding, Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter,
-    LineRange, LineView, NameRange, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek,
-    QueueRange, QueueView, Renewed, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
+    LineRange, LineView, NameRange, NewWorker, Note, Observer, Orphan, OutboxBacklog, Overdue, Page,
+    PageRequest, Peek, QueueRange, QueueView, Renewed, StoreInfo, Submit, Submitted, Survey, Term, Terms,
+    WorkStore, WorkerView,
 };
 
 use crate::context::StoreContext;
@@ -203,6 +204,11 @@ impl WorkStore for SqliteStore {
 
     fn named_documents(&self, names: Vec<(Drawer, String)>) -> Answer<'_, Vec<Option<Document>>> {
         self.read(move |snapshot| document::named_documents(snapshot, &names))
+    }
+
+    fn outbox_backlog(&self, sink: &str) -> Answer<'_, OutboxBacklog> {
+        let sink = sink.to_owned();
+        self.read(move |snapshot| document::outbox_backlog(snapshot, &sink))
     }
 
     fn amend(&self, amend: Amend) -> Answer<'_, Amended> {

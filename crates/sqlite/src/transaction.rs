@@ -11,11 +11,12 @@ use backstop_core::event::{self, Event};
 use backstop_core::job::{
     Attempt, Ending, FailureRecord, NewJob, Operation, Record, Spec, Stale, State, StoredJob,
 };
+use backstop_core::outbox::{OutboxMessage, SinkTopic, Sinks};
 use backstop_core::workflow::EndNote;
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 use backstop_store::sharing::LastTurn;
 use backstop_store::working_set::{Fences, Wants};
-use backstop_store::{Drawer, Error};
+use backstop_store::{Drawer, Error, outbox_document};
 use rusqlite::{CachedStatement, Connection, params};
 
 use crate::error::SqliteFailure;
@@ -110,6 +111,12 @@ pub(crate) struct WriteTransaction<'c> {
     pub(crate) changed_lines: BTreeSet<Arc<str>>,
     /// Jobs of workflows and batches that have ended, to be noted in their drawer (W1-W6).
     ended: Vec<EndNote>,
+    /// Who takes messages (B2).
+    pub(crate) sinks: Sinks,
+    /// What sinks are to be sent, beside events.
+    messages: Vec<OutboxMessage>,
+    /// Events of which messages are written.
+    sent_events: usize,
     statements: PreparedStatements<'c>,
 }
 
@@ -136,6 +143,9 @@ impl<'c> WriteTransaction<'c> {
             updates: None,
             changed_lines: BTreeSet::new(),
             ended: Vec::new(),
+            sinks: wants.sinks,
+            messages: Vec::new(),
+            sent_events: 0,
             statements: PreparedStatements::default(),
         }
     }
@@ -148,8 +158,26 @@ impl<'c> WriteTransaction<'c> {
             let values = params![Drawer::WorkflowEnds.as_str(), key, body];
             self.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
         }
+        self.write_messages()?;
         self.counts.write(self.conn)?;
         self.incidents.write_open(self.conn)
+    }
+
+    /// Puts messages for sinks into the outbox (B2), those of all commands together: they are one commit.
+    fn write_messages(&mut self) -> Result<(), SqliteFailure> {
+        let messages = std::mem::take(&mut self.messages);
+        let events = &self.news.events[self.sent_events..];
+        for document in self.sinks.documents(&messages, events, self.now) {
+            let (drawer, key, body) = outbox_document(document);
+            self.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(params![drawer.as_str(), key, &*body])?;
+        }
+        self.sent_events = self.news.events.len();
+        Ok(())
+    }
+
+    /// Notes what sinks are sent.
+    pub(crate) fn send(&mut self, messages: impl IntoIterator<Item = OutboxMessage>) {
+        self.messages.extend(messages);
     }
 
     /// Writes records that are saved and not yet written. Needed before `backstop_state` is read.
@@ -173,6 +201,7 @@ impl<'c> WriteTransaction<'c> {
         let (told, work_arrived) = (self.news.events.len(), self.news.work_arrived);
         let (counts, incidents) = (self.counts.clone(), self.incidents.clone());
         let (changed_lines, ended) = (self.changed_lines.clone(), self.ended.len());
+        let (messages, sent_events) = (self.messages.clone(), self.sent_events);
         self.write_updates()?;
         self.conn.execute_batch("SAVEPOINT batch")?;
         let answer = work(self)?;
@@ -187,6 +216,8 @@ impl<'c> WriteTransaction<'c> {
             self.incidents = incidents;
             self.changed_lines = changed_lines;
             self.ended.truncate(ended);
+            self.messages = messages;
+            self.sent_events = sent_events;
         }
         self.conn.execute_batch("RELEASE batch")?;
         Ok(answer)
@@ -309,6 +340,10 @@ impl<'c> WriteTransaction<'c> {
         if self.wants_alerts {
             self.put_alert(job, &stored.record, None, None)?;
         }
+        let (sinks, record, now) = (&self.sinks, &stored.record, self.now);
+        let result = OutboxMessage::result_without_run(sinks, &job.spec.header(), record, now);
+        let letter = OutboxMessage::dead_letter(sinks, job, record, None, None, now);
+        self.send(result.into_iter().chain(letter));
         Ok(job.follow_up(&stored.record, false))
     }
 
@@ -319,6 +354,21 @@ impl<'c> WriteTransaction<'c> {
         }
         let job = self.load(stored.seq)?.1;
         self.put_alert(&job, &stored.record, ending.failure.as_ref(), ending.code_version.as_deref())
+    }
+
+    /// Notes what sinks are sent of a run's end (B2, D6). The job is read for a dead letter that somebody takes.
+    pub(crate) fn send_end(&mut self, stored: &StateRow, ending: &Ending) -> Result<(), SqliteFailure> {
+        let result = OutboxMessage::result(&self.sinks, ending, &stored.record, self.now);
+        self.send(result);
+        let letters = self.sinks.take(SinkTopic::DeadLetters, &ending.job.kind);
+        if letters && stored.record.state == State::Failed {
+            let (job, failure) = (self.load(stored.seq)?.1, ending.failure.as_ref());
+            let (record, code_version) = (&stored.record, ending.code_version.as_deref());
+            let sinks = &self.sinks;
+            let letter = OutboxMessage::dead_letter(sinks, &job, record, failure, code_version, self.now);
+            self.send(letter);
+        }
+        Ok(())
     }
 
     fn put_alert(

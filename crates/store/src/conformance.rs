@@ -33,6 +33,7 @@ pub mod leadership;
 pub mod lines;
 pub mod lists;
 pub mod operate;
+pub mod outbox;
 pub mod purge;
 pub mod query;
 pub mod rejects;
@@ -196,6 +197,19 @@ macro_rules! conformance {
                 rejects_of_many_runs_are_stored_together
                 rejects_outlive_their_run
                 an_item_is_kept_as_it_was_given
+            ]
+            outbox: [
+                ends_are_sent_with_their_transitions
+                a_dead_letter_is_sent_as_its_envelope
+                nothing_is_written_that_nobody_takes
+                messages_of_one_commit_are_one_document
+                an_end_that_is_told_again_is_sent_once
+                rejects_are_sent_once
+                events_are_sent_in_order_per_job
+                a_batch_that_is_refused_sends_nothing
+                what_a_full_sink_does_not_get_is_counted
+                a_backlog_is_measured_for_each_sink
+                messages_stay_until_they_are_removed
             ]
             again: [
                 the_same_ending_is_answered_as_the_first_time

@@ -94,11 +94,18 @@ pub enum Drawer {
     RejectCounts,
     /// Messages of brokers that cannot be jobs (B4), by bridge, and how many of them there are.
     InvalidMessages,
+    /// Sinks (B2): what each takes, who publishes for it, how it stands.
+    Sinks,
+    /// Messages that wait to be published (B2), by [`OutboxKey`](backstop_core::outbox::OutboxKey): a document for each
+    /// commit and sink. They are written by the transitions that they tell of.
+    Outbox,
+    /// How many messages were refused because their sink was full, by the same keys, until somebody has counted them.
+    OutboxRefused,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 40] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -136,6 +143,9 @@ impl Drawer {
         Self::RejectGroups,
         Self::RejectCounts,
         Self::InvalidMessages,
+        Self::Sinks,
+        Self::Outbox,
+        Self::OutboxRefused,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -197,6 +207,9 @@ impl Drawer {
             Self::RejectGroups => "reject_group",
             Self::RejectCounts => "reject_count",
             Self::InvalidMessages => "invalid_message",
+            Self::Sinks => "sink",
+            Self::Outbox => "outbox",
+            Self::OutboxRefused => "outbox_refused",
         }
     }
 }

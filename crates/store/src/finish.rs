@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use backstop_core::job::{Ending, Operation, Progress, Record, Remark, StepFact, StepWrite};
+use backstop_core::outbox::{OutboxDocument, OutboxPlace};
 use backstop_core::reject::RejectBatch;
 use backstop_core::{JobId, Lease};
 
@@ -79,6 +80,16 @@ impl Note {
             _ => Vec::new(),
         }
     }
+}
+
+/// What is kept for a sink.
+#[must_use]
+pub fn outbox_document(OutboxDocument { place, key, body }: OutboxDocument) -> NoteDocument {
+    let drawer = match place {
+        OutboxPlace::Waiting => Drawer::Outbox,
+        OutboxPlace::Refused => Drawer::OutboxRefused,
+    };
+    (drawer, key, body)
 }
 
 /// What is kept beside a record: drawer, key and body.

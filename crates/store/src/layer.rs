@@ -18,9 +18,9 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty,
     Finding, Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter,
-    LineRange, LineView, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange,
-    QueueView, Renewed, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore,
-    WorkerView,
+    LineRange, LineView, NewWorker, Note, Observer, Orphan, OutboxBacklog, Overdue, Page, PageRequest, Peek,
+    QueueRange, QueueView, Renewed, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms,
+    WorkStore, WorkerView,
 };
 
 macro_rules! verbs {
@@ -132,6 +132,7 @@ verbs! {
         retire_incidents(term: Term, fingerprints: Vec<Fingerprint>, keep: Duration) -> usize;
         documents(range: DocumentRange) -> Documents;
         named_documents(names: Vec<(Drawer, String)>) -> Vec<Option<Document>>;
+        outbox_backlog(sink: &str) -> OutboxBacklog;
         amend(amend: Amend) -> Amended;
         prune(term: Term, keep: Duration, limit: usize) -> usize;
     }

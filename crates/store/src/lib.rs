@@ -32,6 +32,7 @@ mod layer;
 pub mod line;
 pub mod model;
 pub mod observer;
+mod outbox;
 pub mod query;
 pub mod retire;
 pub mod run_limits;
@@ -50,11 +51,12 @@ pub use contract::{Answer, InspectStore, Signal, Store, WorkStore};
 pub use document::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect, check_names};
 pub use duty::{Duty, Orphan, Overdue, Term, Terms};
 pub use error::Error;
-pub use finish::{Finish, Note, NoteDocument, signal_document};
+pub use finish::{Finish, Note, NoteDocument, outbox_document, signal_document};
 pub use layer::Layer;
 pub use line::{LineRange, LineView};
 pub use model::ModelStore;
 pub use observer::{Observer, Silent};
+pub use outbox::OutboxBacklog;
 pub use query::{
     Archived, Finding, HeldLane, Holdings, IncidentFilter, JobFilter, Level, NameRange, Page, PageRequest,
     QueueRange, QueueView, StoreInfo, Survey, SurveyGroup, WorkerView,

@@ -43,12 +43,13 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use self::tables::{ModelCommit, Tables};
 use crate::sharing::LastTurn;
 use crate::show::{PauseNote, queue_page};
+use crate::working_set::Wants;
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Document, DocumentRange, Documents, Drawer,
     Duty, Error, Finding, Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore,
-    JobFilter, Level, LineRange, LineView, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest,
-    Peek, QueueRange, QueueView, Renewed, Silent, StoreInfo, Submit, Submitted, Survey, SystemClock, Term,
-    Terms, WorkStore, WorkerView,
+    JobFilter, Level, LineRange, LineView, NewWorker, Note, Observer, Orphan, OutboxBacklog, Overdue, Page,
+    PageRequest, Peek, QueueRange, QueueView, Renewed, Silent, StoreInfo, Submit, Submitted, Survey,
+    SystemClock, Term, Terms, WorkStore, WorkerView,
 };
 
 /// A store that keeps everything in memory.
@@ -93,10 +94,11 @@ impl ModelStore {
         verb: impl FnOnce(&mut Tables, &mut ModelCommit) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut shared = self.lock();
-        let mut commit = ModelCommit::at(self.clock.now(), shared.observer.wants_alerts());
+        let mut commit = ModelCommit::at(self.clock.now(), Wants::of(&*shared.observer));
         let answer = verb(&mut shared.tables, &mut commit)?;
         shared.tables.advance_lines(&mut commit);
         shared.tables.note_ends(&mut commit);
+        shared.tables.note_messages(&commit);
         if !shared.observer.wants_events() {
             commit.events.retain(Event::is_of_expiry);
         }
@@ -158,7 +160,7 @@ impl WorkStore for ModelStore {
     }
 
     fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
-        Box::pin(async move { self.write(|tables, commit| Ok(tables.annotate(notes, commit.now))) })
+        Box::pin(async move { self.write(|tables, commit| Ok(tables.annotate(notes, commit))) })
     }
 
     fn enlist(&self, worker: NewWorker) -> Answer<'_, ()> {
@@ -240,6 +242,11 @@ impl WorkStore for ModelStore {
 
     fn named_documents(&self, names: Vec<(Drawer, String)>) -> Answer<'_, Vec<Option<Document>>> {
         Box::pin(async move { self.read(|tables, _| tables.named_documents(&names)) })
+    }
+
+    fn outbox_backlog(&self, sink: &str) -> Answer<'_, OutboxBacklog> {
+        let sink = sink.to_owned();
+        Box::pin(async move { self.read(|tables, now| Ok(tables.outbox_backlog(&sink, now))) })
     }
 
     fn amend(&self, amend: Amend) -> Answer<'_, Amended> {

@@ -1,6 +1,7 @@
 //! Who hears of commits and of work that arrived.
 
 use backstop_core::event::Event;
+use backstop_core::outbox::Sinks;
 
 /// Hears of what a store has committed. Called from the store's own threads: it must be quick and never block.
 pub trait Observer: Send + Sync + 'static {
@@ -12,6 +13,12 @@ pub trait Observer: Send + Sync + 'static {
     /// transaction of the death (D3).
     fn wants_alerts(&self) -> bool {
         false
+    }
+
+    /// Who takes messages: what they take is put into [`crate::Drawer::Outbox`] by the transaction of the transition
+    /// (B2). Asked by every transaction, so it must not be more than a look.
+    fn sinks(&self) -> Sinks {
+        Sinks::default()
     }
 
     /// Events of one commit, after it, in order.

@@ -41,7 +41,7 @@ impl<C> JobContext<C> {
             store.prepare(&new).await?;
         }
         self.run.completes_itself();
-        completed(tx.finish(&store.info(), finish).await)
+        completed(tx.finish(&self.run.engine.parts.transaction_context(), finish).await)
     }
 
     /// The same for a transaction that blocks the thread, such as rusqlite's: call it where the transaction is, inside
@@ -57,9 +57,9 @@ impl<C> JobContext<C> {
     ) -> Result<(), CompleteError> {
         self.run.may_complete()?;
         let finish = self.run.completion(&result);
-        let store = self.run.engine.parts.store.info();
+        let context = self.run.engine.parts.transaction_context();
         self.run.completes_itself();
-        completed(crate::tx::sqlite::finish(tx, &store, finish))
+        completed(crate::tx::sqlite::finish(tx, &context, finish))
     }
 }
 

@@ -11,7 +11,7 @@ use super::perform::DutyParts;
 use super::running::{MaintenanceSlot, RunningMaintenance};
 use super::state::{MaintenanceState, SHORTEST_LEASE};
 use super::{
-    alert_loop, counts, leadership_loop, lines, redrive, rescue, schedules, signals, upkeep, workflows,
+    alert_loop, counts, leadership_loop, lines, redrive, rescue, schedules, signals, sinks, upkeep, workflows,
 };
 use crate::config::WorkerTimes;
 use crate::engine::Backstop;
@@ -136,6 +136,9 @@ fn start_loops(parts: &DutyParts, lease: Duration) -> RunningMaintenance {
         }),
         starter.supervise("workflows", |parts, state, heartbeat| async move {
             workflows::run(&parts.engine, &state, &heartbeat).await;
+        }),
+        starter.supervise("sinks", |parts, state, heartbeat| async move {
+            sinks::run(&parts.engine, &state, &heartbeat).await;
         }),
         starter.supervise("upkeep", |parts, state, heartbeat| async move {
             upkeep::run(&parts, &state, &heartbeat).await;

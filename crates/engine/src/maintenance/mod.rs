@@ -5,7 +5,7 @@
 //! [`counts`], [`lines`], [`schedules`], [`signals`] and [`workflows`] do it while they lead. [`upkeep`] leads the rest
 //! for as long as it takes, and tells the store what queues let in ([`gates`]); what each duty is stands in
 //! [`perform`]. Nothing that takes long holds up a rescue. [`died`] is for whoever has seen a process die, and needs no
-//! leader.
+//! leader. [`sinks`] is done by every process, and a part of it by a leader.
 
 mod alert;
 mod alert_loop;
@@ -30,6 +30,7 @@ mod retirement_line;
 pub(crate) mod running;
 mod schedules;
 mod signals;
+mod sinks;
 mod state;
 mod unled;
 mod upkeep;

@@ -9,7 +9,7 @@ use backstop_store::{Duty, Error as StoreError, Term};
 use super::expire::PassedBy;
 use super::{
     alert, archive, audit, buckets, counts, expire, forget, lines, prune, redrive, rescue, retire, schedules,
-    watch_code, workflows,
+    sinks, watch_code, workflows,
 };
 use crate::circuits;
 use crate::engine::Backstop;
@@ -106,10 +106,11 @@ async fn perform(
         Duty::Redrive => redrive::redrive(engine, term, heartbeat).await.map(drop),
         Duty::Count => {
             counts::fold(store, heartbeat).await?;
-            // Whoever leads the counts also looks after lines, rejects, signals and workflows.
+            // Whoever leads the counts also looks after lines, rejects, signals, sinks and workflows.
             rejects::stored::count_all(store, Some(heartbeat)).await?;
             lines::advance(store, heartbeat).await?;
             due::look(engine, Some(heartbeat)).await?;
+            sinks::follow(engine, true, &mut None, heartbeat).await?;
             workflows::advance(engine, heartbeat).await
         }
         Duty::Schedule => schedules::fire(engine, term, &mut None, heartbeat).await.map(drop),

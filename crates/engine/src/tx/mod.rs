@@ -6,6 +6,7 @@
 use std::future::Future;
 
 use backstop_core::job::{NewJob, Stale, State};
+use backstop_core::outbox::Sinks;
 use backstop_store::{Error as StoreError, Finish, StoreInfo, Submitted};
 
 use crate::error::SubmitError;
@@ -17,6 +18,15 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 
+/// Where the jobs of an engine are, and who is told of them.
+#[derive(Debug, Clone)]
+pub struct TransactionContext {
+    /// The store.
+    pub(crate) info: StoreInfo,
+    /// Who takes messages (B2).
+    pub(crate) sinks: Sinks,
+}
+
 /// A transaction on the database that also holds the jobs: its commit makes the job, its rollback leaves none.
 ///
 /// With the feature `postgres`: `tokio_postgres::Transaction`; with `tx-sqlx-postgres`: `sqlx::Transaction<Postgres>`;
@@ -24,24 +34,25 @@ pub(crate) mod sqlite;
 /// `rusqlite::Transaction`; with `tx-sqlx-sqlite`: `sqlx::Transaction<Sqlite>`. With the feature `mysql`:
 /// `mysql_async::Transaction`; with `tx-sqlx-mysql`: `sqlx::Transaction<MySql>`.
 pub trait CallerTransaction {
-    /// Stores an admitted job inside the transaction, among the tables of `store`.
+    /// Stores an admitted job inside the transaction, among the tables of `context`.
     fn submit(
         &mut self,
-        store: &StoreInfo,
+        context: &TransactionContext,
         job: NewJob,
     ) -> impl Future<Output = Result<Submitted, SubmitError>> + Send;
 
-    /// Ends a run inside the transaction, among the tables of `store`.
+    /// Ends a run inside the transaction, among the tables of `context`.
     fn finish(
         &mut self,
-        store: &StoreInfo,
+        context: &TransactionContext,
         finish: Finish,
     ) -> impl Future<Output = Result<Result<State, Stale>, StoreError>> + Send;
 }
 
 /// Refuses a transaction on another kind of database than the engine's jobs are in.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-fn expect(store: &StoreInfo, backend: &str) -> Result<(), StoreError> {
+fn expect(context: &TransactionContext, backend: &str) -> Result<(), StoreError> {
+    let store = &context.info;
     if store.backend == backend {
         return Ok(());
     }

@@ -4,40 +4,52 @@ use backstop_core::job::{NewJob, Stale, State};
 #[cfg(feature = "tx-sqlx-mysql")]
 use backstop_mysql::InSqlx;
 use backstop_mysql::{InTransaction, Prefix, Session};
-use backstop_store::{Error as StoreError, Finish, StoreInfo, Submitted};
+use backstop_store::{Error as StoreError, Finish, Submitted};
 
-use super::{CallerTransaction, ended, expect, only};
+use super::{CallerTransaction, TransactionContext, ended, expect, only};
 use crate::error::SubmitError;
 
 /// The prefix of the engine's own tables, so that a store opened with `?prefix=jobs_` is met.
-fn prefix(store: &StoreInfo) -> Result<Prefix, StoreError> {
-    expect(store, "mysql")?;
-    let named = store.location.rsplit_once("?prefix=").map(|(_, name)| Prefix::named(name));
+fn prefix(context: &TransactionContext) -> Result<Prefix, StoreError> {
+    expect(context, "mysql")?;
+    let named = context.info.location.rsplit_once("?prefix=").map(|(_, name)| Prefix::named(name));
     Ok(named.and_then(Result::ok).unwrap_or_default())
 }
 
-async fn submit(mut session: impl Session, job: NewJob) -> Result<Submitted, SubmitError> {
-    only(backstop_mysql::submit_in(&mut session, &[job]).await?)
+async fn submit(
+    mut session: impl Session,
+    context: &TransactionContext,
+    job: NewJob,
+) -> Result<Submitted, SubmitError> {
+    only(backstop_mysql::submit_in_with(&mut session, &[job], &context.sinks).await?)
 }
 
-async fn finish(mut session: impl Session, finish: Finish) -> Result<Result<State, Stale>, StoreError> {
+async fn finish(
+    mut session: impl Session,
+    context: &TransactionContext,
+    finish: Finish,
+) -> Result<Result<State, Stale>, StoreError> {
     let lease = finish.lease;
-    Ok(ended(backstop_mysql::finish_in(&mut session, &[finish]).await?, &lease))
+    Ok(ended(backstop_mysql::finish_in_with(&mut session, &[finish], &context.sinks).await?, &lease))
 }
 
 macro_rules! caller_transaction {
     ($transaction:ty, $adapter:ident) => {
         impl CallerTransaction for $transaction {
-            async fn submit(&mut self, store: &StoreInfo, job: NewJob) -> Result<Submitted, SubmitError> {
-                submit($adapter::new(self, prefix(store)?), job).await
+            async fn submit(
+                &mut self,
+                context: &TransactionContext,
+                job: NewJob,
+            ) -> Result<Submitted, SubmitError> {
+                submit($adapter::new(self, prefix(context)?), context, job).await
             }
 
             async fn finish(
                 &mut self,
-                store: &StoreInfo,
+                context: &TransactionContext,
                 ending: Finish,
             ) -> Result<Result<State, Stale>, StoreError> {
-                finish($adapter::new(self, prefix(store)?), ending).await
+                finish($adapter::new(self, prefix(context)?), context, ending).await
             }
         }
     };

@@ -6,39 +6,51 @@ use backstop_postgres::InDiesel;
 #[cfg(feature = "tx-sqlx-postgres")]
 use backstop_postgres::InSqlx;
 use backstop_postgres::{InTransaction, Schema, Session};
-use backstop_store::{Error as StoreError, Finish, StoreInfo, Submitted};
+use backstop_store::{Error as StoreError, Finish, Submitted};
 
-use super::{CallerTransaction, ended, expect, only};
+use super::{CallerTransaction, TransactionContext, ended, expect, only};
 use crate::error::SubmitError;
 
 /// The schema of the engine's own tables, so that a store opened with `?schema=jobs` is met.
-fn schema(store: &StoreInfo) -> Result<Schema, StoreError> {
-    expect(store, "postgres")?;
-    Ok(Schema::of_location(&store.location))
+fn schema(context: &TransactionContext) -> Result<Schema, StoreError> {
+    expect(context, "postgres")?;
+    Ok(Schema::of_location(&context.info.location))
 }
 
-async fn submit(mut session: impl Session, job: NewJob) -> Result<Submitted, SubmitError> {
-    only(backstop_postgres::submit_in(&mut session, &[job]).await?)
+async fn submit(
+    mut session: impl Session,
+    context: &TransactionContext,
+    job: NewJob,
+) -> Result<Submitted, SubmitError> {
+    only(backstop_postgres::submit_in_with(&mut session, &[job], &context.sinks).await?)
 }
 
-async fn finish(mut session: impl Session, finish: Finish) -> Result<Result<State, Stale>, StoreError> {
+async fn finish(
+    mut session: impl Session,
+    context: &TransactionContext,
+    finish: Finish,
+) -> Result<Result<State, Stale>, StoreError> {
     let lease = finish.lease;
-    Ok(ended(backstop_postgres::finish_in(&mut session, &[finish]).await?, &lease))
+    Ok(ended(backstop_postgres::finish_in_with(&mut session, &[finish], &context.sinks).await?, &lease))
 }
 
 macro_rules! caller_transaction {
     ($transaction:ty, $adapter:ident) => {
         impl CallerTransaction for $transaction {
-            async fn submit(&mut self, store: &StoreInfo, job: NewJob) -> Result<Submitted, SubmitError> {
-                submit($adapter::new(self, schema(store)?), job).await
+            async fn submit(
+                &mut self,
+                context: &TransactionContext,
+                job: NewJob,
+            ) -> Result<Submitted, SubmitError> {
+                submit($adapter::new(self, schema(context)?), context, job).await
             }
 
             async fn finish(
                 &mut self,
-                store: &StoreInfo,
+                context: &TransactionContext,
                 ending: Finish,
             ) -> Result<Result<State, Stale>, StoreError> {
-                finish($adapter::new(self, schema(store)?), ending).await
+                finish($adapter::new(self, schema(context)?), context, ending).await
             }
         }
     };

@@ -19,6 +19,15 @@ pub(crate) const LAST: &str = concat!(
      WHERE drawer = ?2 AND name >= ?3 AND (?5 IS NULL OR name < ?5) AND (?4 IS NULL OR name < ?4) \
      ORDER BY name DESC LIMIT ?6) d ON TRUE"
 );
+/// Names alone: they say how much each document holds.
+pub(crate) const OUTBOX_BACKLOG: &str = concat!(
+    "SELECT ",
+    clock!("?1"),
+    ", count(*), CAST(coalesce(sum(CAST(substr(name, ?5, ?6) AS SIGNED)), 0) AS SIGNED), \
+     CAST(coalesce(sum(CAST(substr(name, ?7, ?8) AS SIGNED)), 0) AS SIGNED), min(name) \
+     FROM backstop_document FORCE INDEX (PRIMARY) \
+     WHERE drawer = ?2 AND name >= ?3 AND (?4 IS NULL OR name < ?4)"
+);
 pub(crate) const LOCK: Bulk = Bulk {
     head: "SELECT d.drawer, d.name, d.revision FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
     row: "SELECT ?,?",

@@ -16,6 +16,14 @@ pub(crate) const LAST: &str = concat!(
      WHERE drawer = $2 AND key >= $3 AND ($5::text IS NULL OR key < $5::text) AND starts_with(key, $3) \
      AND ($4::text IS NULL OR key < $4::text) ORDER BY key DESC LIMIT $6) d ON TRUE"
 );
+/// Keys alone: they say how much each document holds.
+pub(crate) const OUTBOX_BACKLOG: &str = concat!(
+    "SELECT ",
+    clock!("$1"),
+    ", count(*), coalesce(sum(substr(key, $5::bigint::int, $6::bigint::int)::bigint), 0)::bigint, \
+     coalesce(sum(substr(key, $7::bigint::int, $8::bigint::int)::bigint), 0)::bigint, min(key) \
+     FROM backstop.document WHERE drawer = $2 AND key >= $3 AND ($4::text IS NULL OR key < $4::text)"
+);
 pub(crate) const LOCK: &str = "SELECT d.drawer, d.key, d.revision FROM backstop.document d \
      JOIN unnest($1::text[], $2::text[]) k(drawer, key) ON d.drawer = k.drawer AND d.key = k.key \
      ORDER BY d.drawer, d.key FOR UPDATE OF d";

@@ -20,6 +20,7 @@
 
 use backstop_core::Refusal;
 use backstop_core::job::{NewJob, Stale, State};
+use backstop_core::outbox::Sinks;
 use backstop_store::working_set::Wants;
 use backstop_store::{Clock, Error, Finish, Submit, Submitted};
 use rusqlite::Connection;
@@ -33,7 +34,7 @@ use crate::{finish, submit};
 mod sqlx;
 
 #[cfg(feature = "sqlx")]
-pub use self::sqlx::{finish_in_sqlx, submit_in_sqlx};
+pub use self::sqlx::{finish_in_sqlx, finish_in_sqlx_with, submit_in_sqlx, submit_in_sqlx_with};
 
 /// Stores jobs in the caller's transaction, each for itself. One answer per job, in order.
 ///
@@ -47,7 +48,21 @@ pub fn submit_in(
     clock: &dyn Clock,
     jobs: &[NewJob],
 ) -> Result<Vec<Result<Submitted, Refusal>>, Error> {
-    within(conn, clock, |tx| submit::submit(tx, &Submit { jobs: jobs.to_vec(), atomic: false }))
+    submit_in_with(conn, clock, jobs, &Sinks::default())
+}
+
+/// As [`submit_in`], and leaves messages for these sinks in the same transaction (B2).
+///
+/// # Errors
+/// As [`submit_in`].
+pub fn submit_in_with(
+    conn: &Connection,
+    clock: &dyn Clock,
+    jobs: &[NewJob],
+    sinks: &Sinks,
+) -> Result<Vec<Result<Submitted, Refusal>>, Error> {
+    let batch = Submit { jobs: jobs.to_vec(), atomic: false };
+    within(conn, clock, sinks, |tx| submit::submit(tx, &batch))
 }
 
 /// Ends runs in the caller's transaction, so that what the handler wrote and the completion commit together.
@@ -60,12 +75,26 @@ pub fn finish_in(
     clock: &dyn Clock,
     endings: &[Finish],
 ) -> Result<Vec<Result<State, Stale>>, Error> {
-    within(conn, clock, |tx| finish::finish(tx, endings))
+    finish_in_with(conn, clock, endings, &Sinks::default())
+}
+
+/// As [`finish_in`], and leaves messages for these sinks in the same transaction (B2).
+///
+/// # Errors
+/// As [`finish_in`].
+pub fn finish_in_with(
+    conn: &Connection,
+    clock: &dyn Clock,
+    endings: &[Finish],
+    sinks: &Sinks,
+) -> Result<Vec<Result<State, Stale>>, Error> {
+    within(conn, clock, sinks, |tx| finish::finish(tx, endings))
 }
 
 fn within<T>(
     conn: &Connection,
     clock: &dyn Clock,
+    sinks: &Sinks,
     work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, SqliteFailure>,
 ) -> Result<T, Error> {
     let location = conn.path().filter(|path| !path.is_empty()).unwrap_or("a database in memory").to_owned();
@@ -81,7 +110,7 @@ fn within<T>(
     let savepoint = |sql| conn.execute_batch(sql).map_err(|error| meaning(&error, &location));
     savepoint("SAVEPOINT backstop")?;
     let mut cache = WriterCache::default();
-    let mut tx = WriteTransaction::new(conn, &mut cache, clock.now(), Wants::default());
+    let mut tx = WriteTransaction::new(conn, &mut cache, clock.now(), Wants::of_sinks(sinks.clone()));
     let outcome = work(&mut tx).and_then(|answer| tx.flush().map(|()| answer));
     drop(tx);
     if outcome.is_err() && !conn.is_autocommit() {

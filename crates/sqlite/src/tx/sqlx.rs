@@ -5,6 +5,7 @@
 
 use backstop_core::Refusal;
 use backstop_core::job::{NewJob, Stale, State};
+use backstop_core::outbox::Sinks;
 use backstop_store::{Clock, Error, Finish, Submitted};
 use rusqlite::Connection;
 use sqlx::sqlite::SqliteConnection;
@@ -20,7 +21,20 @@ pub async fn submit_in_sqlx(
     clock: &dyn Clock,
     jobs: &[NewJob],
 ) -> Result<Vec<Result<Submitted, Refusal>>, Error> {
-    lend(connection, |conn| super::submit_in(conn, clock, jobs)).await
+    submit_in_sqlx_with(connection, clock, jobs, &Sinks::default()).await
+}
+
+/// As [`submit_in_sqlx`], and leaves messages for these sinks in the same transaction (B2).
+///
+/// # Errors
+/// As [`super::submit_in`].
+pub async fn submit_in_sqlx_with(
+    connection: &mut SqliteConnection,
+    clock: &dyn Clock,
+    jobs: &[NewJob],
+    sinks: &Sinks,
+) -> Result<Vec<Result<Submitted, Refusal>>, Error> {
+    lend(connection, |conn| super::submit_in_with(conn, clock, jobs, sinks)).await
 }
 
 /// As [`super::finish_in`], in a transaction of the driver `sqlx`: pass `&mut tx`.
@@ -32,7 +46,20 @@ pub async fn finish_in_sqlx(
     clock: &dyn Clock,
     endings: &[Finish],
 ) -> Result<Vec<Result<State, Stale>>, Error> {
-    lend(connection, |conn| super::finish_in(conn, clock, endings)).await
+    finish_in_sqlx_with(connection, clock, endings, &Sinks::default()).await
+}
+
+/// As [`finish_in_sqlx`], and leaves messages for these sinks in the same transaction (B2).
+///
+/// # Errors
+/// As [`super::finish_in`].
+pub async fn finish_in_sqlx_with(
+    connection: &mut SqliteConnection,
+    clock: &dyn Clock,
+    endings: &[Finish],
+    sinks: &Sinks,
+) -> Result<Vec<Result<State, Stale>>, Error> {
+    lend(connection, |conn| super::finish_in_with(conn, clock, endings, sinks)).await
 }
 
 /// Lends the handle of a connection of sqlx to `work`, as a connection of rusqlite that goes away afterwards.

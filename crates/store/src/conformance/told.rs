@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use backstop_core::JobId;
 use backstop_core::event::Event;
+use backstop_core::outbox::{Sink, Sinks};
 
 use crate::Observer;
 
@@ -14,12 +15,24 @@ pub(super) struct ObservedEvents {
     deaf: AtomicBool,
     events: Mutex<Vec<Event>>,
     hints: AtomicUsize,
+    sinks: Mutex<Sinks>,
 }
 
 impl ObservedEvents {
     /// An observer that wants no events.
     pub(super) fn deaf() -> Self {
         Self { deaf: AtomicBool::new(true), ..Self::default() }
+    }
+
+    /// Takes messages from now on, whether it wants events or not (B2).
+    pub(super) fn take_messages(&self, sinks: impl IntoIterator<Item = Sink>) {
+        let mut known = self.sinks.lock().expect("nobody panics while writing sinks down");
+        *known = known.with(sinks.into_iter().collect::<Vec<_>>());
+    }
+
+    /// Wants no events from now on.
+    pub(super) fn stop_listening(&self) {
+        self.deaf.store(true, Ordering::SeqCst);
     }
 
     /// Takes the events so far, in the order they came.
@@ -46,6 +59,10 @@ impl Observer for ObservedEvents {
 
     fn wants_alerts(&self) -> bool {
         self.wants_events()
+    }
+
+    fn sinks(&self) -> Sinks {
+        self.sinks.lock().expect("nobody panics while writing sinks down").clone()
     }
 
     fn committed(&self, events: Vec<Event>) {

@@ -9,8 +9,8 @@ use backstop_core::{Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
     Amend, Amended, Answer, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty, Finish,
-    HandedRun, NewWorker, Note, Observer, Orphan, Overdue, Peek, Renewed, Signal, StoreInfo, Submit,
-    Submitted, Term,
+    HandedRun, NewWorker, Note, Observer, Orphan, OutboxBacklog, Overdue, Peek, Renewed, Signal, StoreInfo,
+    Submit, Submitted, Term,
 };
 
 /// What those who submit, workers and maintenance call. Its promises are those of [`Store`](crate::Store).
@@ -256,6 +256,9 @@ pub trait WorkStore: Send + Sync + 'static {
     /// # Errors
     /// [`crate::Error::TooMany`] for more than `Limits::batch`.
     fn named_documents(&self, names: Vec<(Drawer, String)>) -> Answer<'_, Vec<Option<Document>>>;
+
+    /// How much of [`crate::Drawer::Outbox`] waits for a sink (B2). Keys are read, and no bodies.
+    fn outbox_backlog(&self, sink: &str) -> Answer<'_, OutboxBacklog>;
 
     /// Changes documents and operates on jobs in one transaction.
     ///

@@ -1,10 +1,14 @@
 //! Documents, and the operations on jobs that go with their changes.
 
 use backstop_core::Timestamp;
+use backstop_core::outbox::OutboxKey;
 
 use super::submit::{Undo, first_refusal};
 use super::tables::{ModelCommit, Tables};
-use crate::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Error, Expect, check_names};
+use crate::{
+    Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Error, Expect, OutboxBacklog,
+    check_names,
+};
 
 impl Tables {
     pub(super) fn read_documents(&self, range: &DocumentRange, now: Timestamp) -> Result<Documents, Error> {
@@ -38,6 +42,12 @@ impl Tables {
         Ok(names.iter().map(read).collect())
     }
 
+    pub(super) fn outbox_backlog(&self, sink: &str, now: Timestamp) -> OutboxBacklog {
+        let prefix = OutboxKey::prefix(sink);
+        let mine = |(drawer, key): &&(Drawer, String)| *drawer == Drawer::Outbox && key.starts_with(&prefix);
+        OutboxBacklog::of(now, self.documents.keys().filter(mine).map(|(_, key)| key.as_str()))
+    }
+
     pub(super) fn amend(&mut self, amend: &Amend, commit: &mut ModelCommit) -> Result<Amended, Error> {
         amend.check_size()?;
         if let Some(term) = &amend.term {
@@ -51,7 +61,7 @@ impl Tables {
         let stored: Vec<_> = amend.jobs.iter().map(|new| self.submit_one(new, &mut undo, commit)).collect();
         if let Some((index, refusal)) = first_refusal(stored) {
             self.undo(undo);
-            *commit = ModelCommit::at(commit.now, commit.wants_alerts);
+            *commit = ModelCommit::at(commit.now, commit.wants.clone());
             return Ok(Amended::Refused { index, refusal });
         }
         for edit in &amend.edits {
@@ -66,7 +76,7 @@ impl Tables {
             amend.operations.iter().map(|(job, what)| self.operate_one(*job, what, commit)).collect();
         if let Some((index, refusal)) = amend.first_unchanged(operated.iter().cloned()) {
             *self = before.unwrap_or_default();
-            *commit = ModelCommit::at(commit.now, commit.wants_alerts);
+            *commit = ModelCommit::at(commit.now, commit.wants.clone());
             return Ok(Amended::Refused { index, refusal });
         }
         Ok(Amended::Done { now: commit.now, operated })

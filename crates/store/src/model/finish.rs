@@ -1,8 +1,8 @@
 //! Ending runs, by those who hold them and by those who take them back, and what handlers say meanwhile.
 
-use backstop_core::Timestamp;
 use backstop_core::event;
-use backstop_core::job::{Stale, State};
+use backstop_core::job::{Remark, Stale, State};
+use backstop_core::outbox::OutboxMessage;
 use backstop_core::workflow::EndNote;
 
 use super::tables::{ModelCommit, Tables};
@@ -55,6 +55,7 @@ impl Tables {
             self.ledger.insert((lease.job, attempt.number), attempt);
             self.count_incident(lease.job, &row.job.spec.incident_kind(), ending, commit);
             self.raise_alert(&row, ending.failure.as_ref(), ending.code_version.as_deref(), commit);
+            commit.send_end(&row, Some(ending));
         }
         self.follow_up(ending.follow_up.as_deref(), commit);
         ending.children.iter().for_each(|child| self.insert(child, commit));
@@ -68,12 +69,15 @@ impl Tables {
         run.answer_again(lease, ending)
     }
 
-    pub(super) fn annotate(&mut self, notes: Vec<Note>, now: Timestamp) -> Vec<Result<(), Stale>> {
-        notes.into_iter().map(|note| self.annotate_one(&note, now)).collect()
+    pub(super) fn annotate(&mut self, notes: Vec<Note>, commit: &mut ModelCommit) -> Vec<Result<(), Stale>> {
+        notes.into_iter().map(|note| self.annotate_one(&note, commit)).collect()
     }
 
-    fn annotate_one(&mut self, note: &Note, now: Timestamp) -> Result<(), Stale> {
-        let kept = self.leased(&note.lease, now)?.record.note(&note.lease, &note.remark)?;
+    fn annotate_one(&mut self, note: &Note, commit: &mut ModelCommit) -> Result<(), Stale> {
+        let kept = self.leased(&note.lease, commit.now)?.record.note(&note.lease, &note.remark)?;
+        if let (Some(_), Remark::Rejects(batch)) = (kept, &note.remark) {
+            commit.messages.extend(OutboxMessage::rejects(&commit.wants.sinks, batch));
+        }
         for (drawer, key, body) in kept.into_iter().flat_map(|position| note.documents(position)) {
             self.documents.insert((drawer, key), (1, body));
         }

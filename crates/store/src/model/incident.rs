@@ -61,7 +61,7 @@ impl Tables {
         code_version: Option<&str>,
         commit: &ModelCommit,
     ) {
-        if !commit.wants_alerts {
+        if !commit.wants.alerts {
             return;
         }
         if let Some(notice) = Notice::of(&row.job, &row.record, failure, code_version, commit.now) {

@@ -44,7 +44,7 @@ impl Tables {
             submit.jobs.iter().map(|new| self.submit_one(new, &mut undo, commit)).collect();
         if let Some(index) = answers.iter().position(Result::is_err).filter(|_| submit.atomic) {
             self.undo(undo);
-            *commit = ModelCommit::at(commit.now, commit.wants_alerts);
+            *commit = ModelCommit::at(commit.now, commit.wants.clone());
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
                 *answer = Err(Refusal::BatchRefused { index });
             }

@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use backstop_core::event::{self, Event};
 use backstop_core::failure::Fingerprint;
-use backstop_core::job::{Attempt, NewJob, Record, Stale, State, StoredJob};
+use backstop_core::job::{Attempt, Ending, NewJob, Record, Stale, State, StoredJob};
+use backstop_core::outbox::OutboxMessage;
 use backstop_core::workflow::EndNote;
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
 use super::lines::ModelLine;
 use crate::sharing::LastTurn;
 use crate::show::PauseNote;
-use crate::working_set::LaneKey;
-use crate::{Archived, Drawer, Duty, Error, Incident, LaneMark, NewWorker, Term};
+use crate::working_set::{LaneKey, Wants};
+use crate::{Archived, Drawer, Duty, Error, Incident, LaneMark, NewWorker, Term, outbox_document};
 
 /// Everything the model knows.
 #[derive(Debug, Clone, Default)]
@@ -82,12 +83,14 @@ pub(super) struct ModelCommit {
     pub(super) events: Vec<Event>,
     /// True when something may have become claimable (L13).
     pub(super) work_arrived: bool,
-    /// True when raised alerts are to be put into their drawer (D3).
-    pub(super) wants_alerts: bool,
+    /// What the observer wants: alerts in their drawer (D3), messages for sinks (B2).
+    pub(super) wants: Wants,
     /// Incidents that this commit has counted.
     pub(super) incidents: BTreeMap<Fingerprint, IncidentSighting>,
     /// Jobs of workflows and batches that have ended (W1-W6).
     pub(super) ended: Vec<EndNote>,
+    /// What sinks are to be sent, beside events (B2).
+    pub(super) messages: Vec<OutboxMessage>,
 }
 
 /// What one commit has seen of an incident.
@@ -101,15 +104,31 @@ pub(super) struct IncidentSighting {
 }
 
 impl ModelCommit {
-    pub(super) const fn at(now: Timestamp, wants_alerts: bool) -> Self {
+    pub(super) const fn at(now: Timestamp, wants: Wants) -> Self {
         Self {
             now,
             events: Vec::new(),
             work_arrived: false,
-            wants_alerts,
+            wants,
             incidents: BTreeMap::new(),
             ended: Vec::new(),
+            messages: Vec::new(),
         }
+    }
+}
+
+impl ModelCommit {
+    /// Notes what sinks are sent of a job that may have ended (B2, D6).
+    pub(super) fn send_end(&mut self, row: &ModelJob, ending: Option<&Ending>) {
+        let (sinks, now) = (&self.wants.sinks, self.now);
+        self.messages.extend(match ending {
+            Some(ending) => OutboxMessage::result(sinks, ending, &row.record, now),
+            None => OutboxMessage::result_without_run(sinks, &row.job.spec.header(), &row.record, now),
+        });
+        let failure = ending.and_then(|ending| ending.failure.as_ref());
+        let code_version = ending.and_then(|ending| ending.code_version.as_deref());
+        let letter = OutboxMessage::dead_letter(sinks, &row.job, &row.record, failure, code_version, now);
+        self.messages.extend(letter);
     }
 }
 
@@ -170,6 +189,15 @@ impl Tables {
         }
     }
 
+    /// Leaves messages for sinks (B2).
+    pub(super) fn note_messages(&mut self, commit: &ModelCommit) {
+        let ModelCommit { now, wants, messages, events, .. } = commit;
+        for document in wants.sinks.documents(messages, events, *now) {
+            let (drawer, key, body) = outbox_document(document);
+            self.documents.insert((drawer, key), (1, body));
+        }
+    }
+
     /// Fails a job whose time to start has passed, and answers the callback it asks for (L19, F14).
     pub(super) fn expire_job(&mut self, id: JobId, commit: &mut ModelCommit) -> Option<NewJob> {
         let row = self.jobs.get_mut(&id)?;
@@ -181,6 +209,7 @@ impl Tables {
         commit.events.extend(event::expired(&row.job.spec.header(), &row.record, commit.now));
         let (follow_up, row) = (row.job.follow_up(&row.record, false), row.clone());
         self.raise_alert(&row, None, None, commit);
+        commit.send_end(&row, None);
         follow_up
     }
 }

@@ -38,7 +38,8 @@ use std::sync::Arc;
 use backstop_core::alert::Notice;
 use backstop_core::depth::DepthScope;
 use backstop_core::event::{self, Event};
-use backstop_core::job::{Attempt, FailureRecord, NewJob, Record, Spec, Stale, State, StoredJob};
+use backstop_core::job::{Attempt, Ending, FailureRecord, NewJob, Record, Spec, Stale, State, StoredJob};
+use backstop_core::outbox::{OutboxMessage, SinkTopic, Sinks};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 
 use crate::{NoteDocument, Observer};
@@ -107,23 +108,34 @@ pub struct WorkingSet {
     alerts: Vec<Notice>,
     /// What runs have said that stands beside their records: results of steps, rejects (W7, W9).
     noted: Vec<NoteDocument>,
+    /// What sinks are to be sent, beside events (B2).
+    messages: Vec<OutboxMessage>,
     work_arrived: bool,
 }
 
 /// What the store's observer wants to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Wants {
     /// Events of the commit.
     pub events: bool,
     /// Raised alerts, in their drawer.
     pub alerts: bool,
+    /// Messages for these, in the outbox (B2).
+    pub sinks: Sinks,
 }
 
 impl Wants {
     /// What `observer` wants.
     #[must_use]
     pub fn of(observer: &dyn Observer) -> Self {
-        Self { events: observer.wants_events(), alerts: observer.wants_alerts() }
+        let wants = Self::of_sinks(observer.sinks());
+        Self { events: wants.events || observer.wants_events(), alerts: observer.wants_alerts(), ..wants }
+    }
+
+    /// Nothing but messages for these sinks: what is asked for in a caller's transaction, of whose commit nobody hears.
+    #[must_use]
+    pub fn of_sinks(sinks: Sinks) -> Self {
+        Self { events: sinks.takes_any(SinkTopic::Events), alerts: false, sinks }
     }
 }
 
@@ -151,6 +163,7 @@ impl WorkingSet {
             events: Vec::new(),
             alerts: Vec::new(),
             noted: Vec::new(),
+            messages: Vec::new(),
             work_arrived: false,
         }
     }
@@ -308,6 +321,9 @@ impl WorkingSet {
         // Told whether anybody listens or not: no run has ended, so nobody else can say that it died (F12).
         self.events.extend(event::expired(&job.spec.header(), &record, now));
         self.raise_alert(&job, &record, None, None);
+        let header = job.spec.header();
+        self.messages.extend(OutboxMessage::result_without_run(&self.wants.sinks, &header, &record, now));
+        self.send_dead_letter(&job, &record, None);
         let follow_up = job.follow_up(&record, false);
         self.save(id, record);
         follow_up
@@ -324,6 +340,15 @@ impl WorkingSet {
         if self.wants.alerts {
             self.alerts.extend(Notice::of(job, record, failure, code_version, self.now));
         }
+    }
+
+    /// Notes what sinks are sent of a dead letter (D6).
+    fn send_dead_letter(&mut self, job: &StoredJob, record: &Record, ending: Option<&Ending>) {
+        let failure = ending.and_then(|ending| ending.failure.as_ref());
+        let code_version = ending.and_then(|ending| ending.code_version.as_deref());
+        let sinks = &self.wants.sinks;
+        let letter = OutboxMessage::dead_letter(sinks, job, record, failure, code_version, self.now);
+        self.messages.extend(letter);
     }
 
     /// Stores a callback; one whose id is there already is the same one, told of twice.

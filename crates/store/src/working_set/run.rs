@@ -1,6 +1,7 @@
 //! Runs: taken, started, spoken of, ended.
 
-use backstop_core::job::{Stale, State};
+use backstop_core::job::{Remark, Stale, State};
+use backstop_core::outbox::OutboxMessage;
 use backstop_core::{Fence, JobId, Lease, event};
 
 use super::claim_row::Slot;
@@ -45,6 +46,9 @@ impl WorkingSet {
         let mut record = self.job(lease.job).ok_or(stale(lease))?.record.clone();
         let kept = record.note(lease, &note.remark)?;
         self.save(lease.job, record);
+        if let (Some(_), Remark::Rejects(batch)) = (kept, &note.remark) {
+            self.messages.extend(OutboxMessage::rejects(&self.wants.sinks, batch));
+        }
         self.noted.extend(kept.into_iter().flat_map(|position| note.documents(position)));
         // Nothing in the slot changes, but whoever remembers this claim must read it again.
         self.changed_claims.insert(lease.fence);
@@ -79,6 +83,8 @@ impl WorkingSet {
             self.runs.push((lease.job, run));
             IncidentCount::add(&mut self.incidents, lease.job, &job.spec.incident_kind(), ending);
             self.raise_alert(&job, &record, ending.failure.as_ref(), ending.code_version.as_deref());
+            self.messages.extend(OutboxMessage::result(&self.wants.sinks, ending, &record, self.now));
+            self.send_dead_letter(&job, &record, Some(ending));
         }
         self.save(lease.job, record);
         self.set_slot(lease.fence, lease.job, Slot::Closed);

@@ -82,7 +82,7 @@ impl WorkingSet {
             submit.jobs.iter().map(|new| self.submit_one(new)).collect::<Result<_, _>>()?;
         if let Some(index) = answers.iter().position(Result::is_err).filter(|_| submit.atomic) {
             // The working set holds this call only, so dropping every change undoes the batch.
-            *self = Self::new(self.now, self.wants);
+            *self = Self::new(self.now, self.wants.clone());
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
                 *answer = Err(Refusal::BatchRefused { index });
             }

@@ -12,7 +12,9 @@ use crate::{Finish, Note, Submit};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 const LATER: Timestamp = Timestamp::from_micros(2_000_000);
-const TELL: Wants = Wants { events: true, alerts: false };
+fn tell() -> Wants {
+    Wants { events: true, ..Wants::default() }
+}
 const WORKER: WorkerId = WorkerId::from_u128(9);
 
 fn spec(number: u128) -> Spec {
@@ -36,7 +38,7 @@ fn set_with_a_run(loaded: LoadedJob, slot: Slot) -> (WorkingSet, Lease) {
     };
     let lease = claim.lease(id);
     let record = claim.replay(id, slot, loaded.record.clone()).expect("it waits");
-    let mut set = WorkingSet::new(LATER, TELL);
+    let mut set = WorkingSet::new(LATER, tell());
     set.put(LoadedJob { record, ..loaded });
     set.put_claim(claim);
     (set, lease)
@@ -52,7 +54,7 @@ fn tally(writes: &Writes) -> Vec<i64> {
 
 #[test]
 fn a_new_job_is_two_thin_rows() {
-    let mut set = WorkingSet::new(NOW, TELL);
+    let mut set = WorkingSet::new(NOW, tell());
     let answers = set.submit(&Submit { jobs: vec![NewJob::new(spec(1))], atomic: true }).expect("small");
     assert!(answers[0].as_ref().is_ok_and(|answer| !answer.deduplicated));
     let writes = set.into_writes();
@@ -153,7 +155,7 @@ fn a_refused_batch_writes_nothing() {
     keyed.on_conflict = OnConflict::Reject;
     let mut holder = fresh(1);
     Arc::make_mut(&mut holder.job).spec.business_key = Some("order-1".into());
-    let mut set = WorkingSet::new(LATER, TELL);
+    let mut set = WorkingSet::new(LATER, tell());
     set.put(holder);
     set.put_business_key("order-1".into(), JobId::from_u128(1));
     let answers =

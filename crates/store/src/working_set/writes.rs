@@ -11,7 +11,7 @@ use backstop_core::workflow::EndNote;
 use backstop_core::{Fence, JobId, Timestamp};
 
 use super::{ClaimRow, IncidentCount, LoadedJob, Origin, WorkingSet, lane_of};
-use crate::NoteDocument;
+use crate::{NoteDocument, outbox_document};
 
 /// Set in the stored version of lanes whose jobs share something: no program of an earlier version claims from them.
 const SHARES: u32 = 1 << 31;
@@ -162,6 +162,8 @@ pub struct Writes {
     pub ended: Vec<EndNote>,
     /// What runs have said, to put into drawers: results of steps, rejects (W7, W9).
     pub noted: Vec<NoteDocument>,
+    /// What sinks are sent, to put into drawers (B2).
+    pub outbox: Vec<NoteDocument>,
     /// How the counts of lanes change.
     pub tally: BTreeMap<LaneKey, Tally>,
     /// How lines change (L21).
@@ -259,7 +261,9 @@ impl WorkingSet {
     /// The sum of everything that was changed in this working set.
     #[must_use]
     pub fn into_writes(mut self) -> Writes {
+        let outbox = self.wants.sinks.documents(&self.messages, &self.events, self.now);
         let mut writes = Writes {
+            outbox: outbox.into_iter().map(outbox_document).collect(),
             events: std::mem::take(&mut self.events),
             work_arrived: self.work_arrived,
             idempotency: std::mem::take(&mut self.new_keys),

@@ -1,0 +1,228 @@
+//! One message, and which transition makes it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{SinkTopic, Sinks};
+use crate::envelope::envelope;
+use crate::event::Event;
+use crate::failure::TerminalReason;
+use crate::id::JobId;
+use crate::job::{Ending, FailureRecord, Header, Record, State, StoredJob};
+use crate::reject::{Reject, RejectBatch};
+use crate::tenant;
+use crate::time::Timestamp;
+
+/// How a job ended, in the words that readers of result messages know (B3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ResultStatus {
+    /// It succeeded.
+    ResultSuccess,
+    /// Its handler returned a failure as its result (F16).
+    ResultFailure,
+    /// It died of something else.
+    ResultException,
+    /// What it was given could not be handled at all.
+    InvalidTask,
+}
+
+impl ResultStatus {
+    /// That of a job with this record; none while it is not over, and when it was canceled.
+    #[must_use]
+    pub const fn of(record: &Record) -> Option<Self> {
+        match (record.state, record.reason) {
+            (State::Succeeded, _) => Some(Self::ResultSuccess),
+            (State::Failed, Some(TerminalReason::ReportedFailure)) => Some(Self::ResultFailure),
+            (State::Failed, Some(TerminalReason::Invalid)) => Some(Self::InvalidTask),
+            (State::Failed, _) => Some(Self::ResultException),
+            _ => None,
+        }
+    }
+}
+
+/// What a message says, beside whose it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum MessageBody {
+    /// A job has ended.
+    Result {
+        /// How.
+        status: ResultStatus,
+        /// Its runs so far.
+        run: u32,
+        /// What it returned, as it is stored.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+        /// Why it is dead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<TerminalReason>,
+        /// The class of the error.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error_type: Option<String>,
+        /// The sanitized error.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// A job became a dead letter.
+    DeadLetter {
+        /// The envelope, as every other reader of dead letters has it (D1).
+        envelope: Value,
+    },
+    /// A run could not handle an item.
+    Reject {
+        /// The run.
+        run: u32,
+        /// The attempt, as its budget counts.
+        attempt: u32,
+        /// The item, and what went wrong.
+        reject: Reject,
+    },
+    /// Something happened to a job.
+    Event {
+        /// The event, as subscribers see it.
+        data: Value,
+    },
+}
+
+/// One message to sinks. Its JSON is what the profile `plain` sends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutboxMessage {
+    /// What receivers tell a repeated message by: the same in every publication.
+    #[serde(rename = "message_id")]
+    pub id: String,
+    /// The job.
+    #[serde(rename = "id")]
+    pub job: JobId,
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// Whose it is.
+    pub tenant: String,
+    /// Its business key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business_key: Option<String>,
+    /// Its correlation id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// When it happened, by the store's clock.
+    pub at: Timestamp,
+    /// What it says.
+    #[serde(flatten)]
+    pub body: MessageBody,
+}
+
+impl OutboxMessage {
+    /// What it is about.
+    #[must_use]
+    pub const fn topic(&self) -> SinkTopic {
+        match self.body {
+            MessageBody::Result { .. } => SinkTopic::Results,
+            MessageBody::DeadLetter { .. } => SinkTopic::DeadLetters,
+            MessageBody::Reject { .. } => SinkTopic::Rejects,
+            MessageBody::Event { .. } => SinkTopic::Events,
+        }
+    }
+
+    /// The result of a job whose run has just ended; none unless that was its end and somebody takes it.
+    #[must_use]
+    pub fn result(sinks: &Sinks, ending: &Ending, record: &Record, now: Timestamp) -> Option<Self> {
+        let result = ending.result.as_deref().map(value_of);
+        Self::result_with(sinks, &ending.job, record, (result, ending.failure.as_ref()), now)
+    }
+
+    /// The result of a job that has just ended without a run.
+    #[must_use]
+    pub fn result_without_run(sinks: &Sinks, job: &Header, record: &Record, now: Timestamp) -> Option<Self> {
+        Self::result_with(sinks, job, record, (None, None), now)
+    }
+
+    fn result_with(
+        sinks: &Sinks,
+        job: &Header,
+        record: &Record,
+        (result, failure): (Option<Value>, Option<&FailureRecord>),
+        now: Timestamp,
+    ) -> Option<Self> {
+        let status = ResultStatus::of(record).filter(|_| sinks.take(SinkTopic::Results, &job.kind))?;
+        let body = MessageBody::Result {
+            status,
+            run: record.runs,
+            result,
+            reason: record.reason,
+            error_type: failure.map(|failure| failure.error_type.clone()),
+            error: failure.map(|failure| failure.message.clone()),
+        };
+        Some(Self::about(job, dedupe(job.id, record, "result"), now, body))
+    }
+
+    /// The dead letter that a job has just become; none unless it has and somebody takes it.
+    #[must_use]
+    pub fn dead_letter(
+        sinks: &Sinks,
+        job: &StoredJob,
+        record: &Record,
+        failure: Option<&FailureRecord>,
+        code_version: Option<&str>,
+        now: Timestamp,
+    ) -> Option<Self> {
+        if !sinks.take(SinkTopic::DeadLetters, &job.spec.kind) {
+            return None;
+        }
+        let envelope = envelope(job, record, failure, code_version)?;
+        let id = dedupe(job.spec.id, record, "dead_letter");
+        Some(Self::about(&job.spec.header(), id, now, MessageBody::DeadLetter { envelope }))
+    }
+
+    /// The rejects that a run has just stored.
+    pub fn rejects<'a>(sinks: &Sinks, batch: &'a RejectBatch) -> impl Iterator<Item = Self> + 'a {
+        let RejectBatch { job, run, attempt, generation, .. } = batch;
+        let taken = sinks.take(SinkTopic::Rejects, &batch.kind);
+        batch.rejects.iter().filter(move |_| taken).map(move |reject| Self {
+            id: format!("{job}:{generation}:{run}:reject:{:016x}", reject.identity()),
+            job: *job,
+            kind: batch.kind.clone(),
+            queue: batch.queue.clone(),
+            tenant: tenant::shown(&batch.queue).to_owned(),
+            business_key: None,
+            correlation_id: None,
+            at: batch.at,
+            body: MessageBody::Reject { run: *run, attempt: *attempt, reject: reject.clone() },
+        })
+    }
+
+    /// Something that happened to a job, in the commit with this stamp.
+    pub(super) fn event(event: &Event, job: &Header, stamp: i64, position: usize) -> Self {
+        let id = format!("{}:{stamp}:{position}:event", job.id);
+        // What an event says has no way to fail.
+        let data = serde_json::to_value(event).unwrap_or_default();
+        Self::about(job, id, event.at, MessageBody::Event { data })
+    }
+
+    fn about(job: &Header, id: String, at: Timestamp, body: MessageBody) -> Self {
+        Self {
+            id,
+            job: job.id,
+            kind: job.kind.clone(),
+            queue: job.queue.clone(),
+            tenant: job.tenant().to_owned(),
+            business_key: job.business_key.clone(),
+            correlation_id: job.correlation_id.clone(),
+            at,
+            body,
+        }
+    }
+}
+
+/// One end of a job: it can die again after it was driven again, with or without another run.
+fn dedupe(job: JobId, record: &Record, what: &str) -> String {
+    format!("{job}:{}:{}:{what}", record.redrives, record.runs)
+}
+
+/// JSON text as it was stored; text that is none stays text.
+fn value_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+}

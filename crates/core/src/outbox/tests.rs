@@ -1,0 +1,203 @@
+//! What sinks are sent, and how it is kept.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::failure::{Cause, Decision, TerminalReason, Verdict};
+use crate::id::{Fence, JobId, Lease, WorkerId};
+use crate::job::{Ending, Record, Spec, StoredJob};
+use crate::{envelope, event};
+
+const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+
+fn sinks(all: impl IntoIterator<Item = Sink>) -> Sinks {
+    Sinks::new(all.into_iter().collect::<Vec<_>>(), Arc::default())
+}
+
+fn started(number: u128) -> (StoredJob, Record, Lease) {
+    let mut spec = Spec::new(JobId::from_u128(number), "charge", "{}");
+    spec.queue = "acme/money".into();
+    spec.correlation_id = Some("order-7".to_owned());
+    let mut record = Record::new(&spec, NOW);
+    let lease = Lease { job: spec.id, worker: WorkerId::from_u128(2), fence: Fence(1) };
+    record.claim(lease.worker, lease.fence, NOW, true).expect("it is pending");
+    (StoredJob { spec, created_at: NOW }, record, lease)
+}
+
+fn ended(number: u128, verdict: Verdict, result: Option<&str>) -> (StoredJob, Record, Ending) {
+    let (job, mut record, lease) = started(number);
+    let cause = if verdict == Verdict::Succeed { Cause::Succeeded } else { Cause::Permanent };
+    let mut ending = Ending::plain(job.spec.header(), cause, Decision { verdict, trace: Vec::new() });
+    ending.result = result.map(Arc::from);
+    record.finish(&job.spec, &lease, &ending, NOW).expect("it is held");
+    (job, record, ending)
+}
+
+#[test]
+fn a_result_says_how_the_job_ended() {
+    // B2, B3
+    let all = sinks([Sink::new("out", [SinkTopic::Results])]);
+    let dead = |reason| Verdict::Dead { reason };
+    let table = [
+        (Verdict::Succeed, "RESULT_SUCCESS"),
+        (dead(TerminalReason::ReportedFailure), "RESULT_FAILURE"),
+        (dead(TerminalReason::Invalid), "INVALID_TASK"),
+        (dead(TerminalReason::NonRetryable), "RESULT_EXCEPTION"),
+        (dead(TerminalReason::Poisoned), "RESULT_EXCEPTION"),
+    ];
+    for (verdict, status) in table {
+        let (job, record, ending) = ended(1, verdict, Some("{\"paid\":7}"));
+        let message = OutboxMessage::result(&all, &ending, &record, NOW).expect("it is over");
+        assert_eq!(message.id, format!("{}:0:1:result", job.spec.id));
+        let sent = serde_json::to_value(&message).expect("JSON");
+        assert_eq!((&sent["type"], &sent["status"]), (&json!("result"), &json!(status)));
+        assert_eq!((&sent["id"], &sent["kind"]), (&json!(job.spec.id), &json!("charge")));
+        assert_eq!((&sent["queue"], &sent["tenant"]), (&json!("acme/money"), &json!("acme")));
+        assert_eq!((&sent["correlation_id"], &sent["result"]), (&json!("order-7"), &json!({"paid": 7})));
+    }
+    let (_, record, ending) = ended(1, Verdict::Cancel { reason: "no need".to_owned() }, None);
+    assert_eq!(OutboxMessage::result(&all, &ending, &record, NOW), None, "nobody returned anything");
+}
+
+#[test]
+fn a_dead_letter_has_the_envelope_of_every_other_reader() {
+    // D1, D6
+    let all = sinks([Sink::new("out", [SinkTopic::DeadLetters])]);
+    let (job, record, ending) = ended(1, Verdict::Dead { reason: TerminalReason::NonRetryable }, None);
+    let letter = OutboxMessage::dead_letter(&all, &job, &record, None, Some("v7"), NOW).expect("dead");
+    let expected = envelope::envelope(&job, &record, None, Some("v7")).expect("dead");
+    assert_eq!(letter.body, MessageBody::DeadLetter { envelope: expected });
+    assert_eq!(OutboxMessage::result(&all, &ending, &record, NOW), None, "nobody takes results");
+    let mut again = record.clone();
+    again.redrives += 1;
+    let other = OutboxMessage::dead_letter(&all, &job, &again, None, None, NOW).expect("dead");
+    assert_ne!(letter.id, other.id, "it died again without another run");
+    let (job, record, _) = ended(1, Verdict::Succeed, None);
+    assert_eq!(OutboxMessage::dead_letter(&all, &job, &record, None, None, NOW), None);
+}
+
+#[test]
+fn nothing_is_made_for_what_nobody_takes() {
+    // B2
+    let (job, record, ending) = ended(1, Verdict::Succeed, Some("1"));
+    let told = [event::started(job.spec.header(), 1, NOW)];
+    for all in [
+        sinks([]),
+        sinks([Sink::new("dead", [SinkTopic::DeadLetters])]),
+        sinks([Sink::new("mail", [SinkTopic::Results, SinkTopic::Events]).kind("mail")]),
+    ] {
+        assert_eq!(OutboxMessage::result(&all, &ending, &record, NOW), None);
+        assert_eq!(all.documents(&[], &told, NOW), []);
+    }
+}
+
+#[test]
+fn messages_of_one_commit_are_one_document_of_each_sink() {
+    // B2
+    let all = sinks([
+        Sink::new("both", [SinkTopic::Results, SinkTopic::Events]),
+        Sink::new("charges", [SinkTopic::Results]).kind("charge"),
+        Sink::new("mails", [SinkTopic::Results]).kind("mail"),
+    ]);
+    let (mut messages, mut told) = (Vec::new(), Vec::new());
+    for number in 1..=3 {
+        let (_, record, ending) = ended(number, Verdict::Succeed, None);
+        messages.extend(OutboxMessage::result(&all, &ending, &record, NOW));
+        told.extend(event::ended(&ending, &record, true, NOW));
+    }
+    let documents = all.documents(&messages, &told, NOW);
+    let read: Vec<_> = documents
+        .iter()
+        .map(|document| {
+            let key = OutboxKey::read(&document.key).expect("a key");
+            let batch = OutboxBatch::read(&document.body).expect("a batch");
+            assert_eq!((key.messages, key.bytes), (batch.messages.len(), document.body.len()));
+            assert_eq!((document.place, key.at() >= NOW), (OutboxPlace::Waiting, true));
+            (key.sink, batch)
+        })
+        .collect();
+    let counts: Vec<(&str, usize)> =
+        read.iter().map(|(sink, batch)| (&**sink, batch.messages.len())).collect();
+    assert_eq!(counts, [("both", 6), ("charges", 3)]);
+    assert_eq!(read[1].1.messages, messages, "they read back as they were");
+    let mut ids: Vec<&str> = read[0].1.messages.iter().map(|message| message.id.as_str()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 6, "no two have one id");
+}
+
+#[test]
+fn what_a_full_sink_does_not_get_is_counted() {
+    // B2
+    let mut full = Sink::new("full", [SinkTopic::Results]);
+    full.full = true;
+    let all = sinks([full, Sink::new("other", [SinkTopic::Results])]);
+    let (_, record, ending) = ended(1, Verdict::Succeed, None);
+    let message = OutboxMessage::result(&all, &ending, &record, NOW).expect("it is over");
+    let documents = all.documents(&[message], &[], NOW);
+    let places: Vec<_> = documents.iter().map(|document| document.place).collect();
+    assert_eq!(places, [OutboxPlace::Refused, OutboxPlace::Waiting]);
+    let key = OutboxKey::read(&documents[0].key).expect("a key");
+    assert_eq!((&*key.sink, key.messages, key.bytes), ("full", 1, 0));
+}
+
+#[test]
+fn a_large_commit_is_several_documents_in_order() {
+    let all = sinks([Sink::new("out", [SinkTopic::Results])]);
+    let large = format!("\"{}\"", "x".repeat(MOST_BYTES_TOGETHER / 2));
+    let sizes = |count: u128, result: &str| -> Vec<usize> {
+        let messages: Vec<_> = (1..=count)
+            .filter_map(|number| {
+                let (_, record, ending) = ended(number, Verdict::Succeed, Some(result));
+                OutboxMessage::result(&all, &ending, &record, NOW)
+            })
+            .collect();
+        let documents = all.documents(&messages, &[], NOW);
+        let stamps = documents.iter().map(|document| OutboxKey::read(&document.key).expect("a key").stamp);
+        assert!(stamps.collect::<Vec<_>>().is_sorted_by(|one, next| one < next), "each has one of its own");
+        let batches = documents.iter().map(|document| OutboxBatch::read(&document.body).expect("a batch"));
+        batches.map(|batch| batch.messages.len()).collect()
+    };
+    assert_eq!(sizes(450, "1"), [200, 200, 50]);
+    assert_eq!(sizes(3, &large), [1, 1, 1]);
+}
+
+#[test]
+fn stamps_grow_while_the_clock_stands_or_goes_back() {
+    let stamps = OutboxClock::default();
+    let first = stamps.next(NOW);
+    let before = Timestamp::from_micros(NOW.as_micros() - 1_000_000);
+    assert_eq!([stamps.next(NOW), stamps.next(before)], [first + 1, first + 2]);
+    let later = Timestamp::from_micros(NOW.as_micros() + 1_000_000);
+    assert_eq!(stamps.next(later), first + 1_000_000);
+}
+
+#[test]
+fn a_key_tells_where_its_numbers_stand() {
+    let key = OutboxKey { sink: "a.sink-1".into(), stamp: 42, messages: 7, bytes: 123_456 };
+    let text = key.text("0199:0:1:result");
+    assert_eq!(OutboxKey::read(&text), Some(key));
+    let number = |(begin, digits): (usize, usize)| text[begin - 1..begin - 1 + digits].parse::<usize>();
+    assert_eq!(number(OutboxKey::messages_at("a.sink-1")), Ok(7));
+    assert_eq!(number(OutboxKey::bytes_at("a.sink-1")), Ok(123_456));
+    for other in ["", "x", "a/1-2-3-4", "a/00000000000000000042-00007-0000123456"] {
+        assert_eq!(OutboxKey::read(other), None, "{other}");
+    }
+}
+
+#[test]
+fn a_sink_is_checked() {
+    assert_eq!(Sink::new("out", [SinkTopic::Results]).check(), Ok(()));
+    for name in ["", "a/b", "ü", "a b", &"x".repeat(65)] {
+        let problem = Sink::new(name, [SinkTopic::Results]).check();
+        assert!(matches!(problem, Err(SinkError::Name(_))), "{name}: {problem:?}");
+    }
+    assert_eq!(Sink::new("out", []).check(), Err(SinkError::Nothing));
+    let text = serde_json::to_string(&Sink::new("out", SinkTopic::ALL).kind("charge")).expect("JSON");
+    assert_eq!(
+        text,
+        "{\"name\":\"out\",\"of\":[\"results\",\"dead_letters\",\"rejects\",\"events\"],\"kinds\":[\"charge\"]}"
+    );
+}

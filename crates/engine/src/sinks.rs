@@ -1,0 +1,200 @@
+//! Sinks (B2, D6): who is sent results, dead letters, rejects and events of jobs, what waits for them, and who
+//! publishes it.
+//!
+//! A sink is a document of the store that every process knows. What it takes is written into the outbox by the
+//! transaction of the transition; [`OutboxPublisher`] takes it from there, one process at a time for each sink. Knows
+//! no broker: what a message becomes on its way out is the business of `backstop-bridges`.
+
+pub(crate) mod cache;
+pub(crate) mod measure;
+mod publisher;
+pub(crate) mod stored;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::Timestamp;
+pub use backstop_core::outbox::{
+    MOST_SINKS, MessageBody, OutboxMessage, ResultStatus, Sink, SinkError, SinkTopic,
+};
+use backstop_store::{Drawer, Error as StoreError, Expect, OutboxBacklog};
+
+pub use publisher::{OutboxPage, OutboxPublisher};
+pub use stored::SinkLimits;
+
+use self::stored::{Part, SinkDocuments, StoredSink};
+use crate::engine::Backstop;
+use crate::parts::EngineParts;
+
+/// A sink, and how it stands.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SinkView {
+    /// What it takes.
+    pub sink: Sink,
+    /// How much may wait for it.
+    pub limits: SinkLimits,
+    /// True when nobody publishes for it, because a person said so.
+    pub paused: bool,
+    /// What waits for it.
+    pub backlog: OutboxBacklog,
+    /// Messages that were refused because too much waited, ever.
+    pub refused: u64,
+    /// When the last of them was counted.
+    pub refused_at: Option<Timestamp>,
+    /// Since when too much waits; none when it does not.
+    pub full_since: Option<Timestamp>,
+    /// Messages that were published, ever: confirmed by the broker and removed.
+    pub published: u64,
+    /// The node that publishes; none when nobody does.
+    pub publisher: Option<String>,
+    /// Why the last try to publish failed, if it did.
+    pub last_error: Option<String>,
+}
+
+impl SinkView {
+    /// How long the oldest message has waited.
+    #[must_use]
+    pub fn lag(&self) -> Duration {
+        self.backlog.oldest.map_or(Duration::ZERO, |oldest| self.backlog.now.since(oldest))
+    }
+}
+
+/// Why a sink was not kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SinkProblem {
+    /// It cannot be meant like this.
+    #[error(transparent)]
+    Invalid(#[from] SinkError),
+    /// There are too many.
+    #[error("there are {MOST_SINKS} sinks already; remove some before adding another")]
+    TooMany,
+    /// The store is away.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The sinks of a store: see [`Backstop::sinks`].
+#[derive(Debug, Clone, Copy)]
+pub struct OutboxSinks<'a> {
+    parts: &'a Arc<EngineParts>,
+}
+
+impl Backstop {
+    /// Sinks: who is sent results, dead letters, rejects and events of jobs (B2).
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// use backstop::sinks::{Sink, SinkLimits, SinkTopic};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// engine.sinks().set(&Sink::new("billing", [SinkTopic::Results]), SinkLimits::default()).await?;
+    /// let views = engine.sinks().list().await?;
+    /// assert_eq!((views.len(), views[0].backlog.messages), (1, 0));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn sinks(&self) -> OutboxSinks<'_> {
+        OutboxSinks { parts: &self.parts }
+    }
+}
+
+impl OutboxSinks<'_> {
+    /// Keeps a sink, whether it is there or not. Messages are left for it from now on by this process, and within five
+    /// seconds by every other one that has a worker, a server or maintenance.
+    ///
+    /// # Errors
+    /// When it takes nothing or its name cannot be one, there are too many, or the store is away.
+    pub async fn set(self, sink: &Sink, limits: SinkLimits) -> Result<(), SinkProblem> {
+        sink.check()?;
+        let store = &*self.parts.store;
+        let found = SinkDocuments::read(store).await?;
+        let known = found.sinks().find(|known| known.sink.name == sink.name);
+        if known.is_none() && found.sinks().count() >= MOST_SINKS {
+            return Err(SinkProblem::TooMany);
+        }
+        let wanted = StoredSink { sink: sink.clone(), limits };
+        if known != Some(&wanted) {
+            stored::write(store, Part::Sink, &sink.name, Expect::Any, Some(&wanted)).await?;
+        }
+        self.parts.sinks.refresh(store, &self.parts.events).await?;
+        Ok(())
+    }
+
+    /// Removes a sink and all that waits for it. Answers how many messages that were; none when there is no such sink.
+    ///
+    /// # Errors
+    /// When the store is away; then do it again.
+    pub async fn remove(self, name: &str) -> Result<Option<u64>, StoreError> {
+        let store = &*self.parts.store;
+        let known = SinkDocuments::read(store).await?.sinks().any(|known| *known.sink.name == *name);
+        if !known {
+            return Ok(None);
+        }
+        let waited = store.outbox_backlog(name).await?.messages;
+        stored::write::<StoredSink>(store, Part::Sink, name, Expect::Any, None).await?;
+        self.parts.sinks.refresh(store, &self.parts.events).await?;
+        for part in [Part::State, Part::Pause, Part::Lease] {
+            stored::write::<StoredSink>(store, part, name, Expect::Any, None).await?;
+        }
+        for drawer in [Drawer::Outbox, Drawer::OutboxRefused] {
+            measure::clear(store, drawer, name, Timestamp::MAX).await?;
+        }
+        Ok(Some(waited))
+    }
+
+    /// Stops or resumes publishing for a sink, in every process. Messages are left for it all the same.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn pause(self, name: &str, paused: bool) -> Result<(), StoreError> {
+        let body = paused.then_some(&paused);
+        stored::write(&*self.parts.store, Part::Pause, name, Expect::Any, body).await?;
+        Ok(())
+    }
+
+    /// Every sink and how it stands, by name.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn list(self) -> Result<Vec<SinkView>, StoreError> {
+        let store = &*self.parts.store;
+        let found = SinkDocuments::read(store).await?;
+        let mut views = Vec::new();
+        for StoredSink { sink, limits } in found.sinks() {
+            let backlog = store.outbox_backlog(&sink.name).await?;
+            let (state, lease) = (found.state(&sink.name), found.lease(&sink.name));
+            let live = lease.until > backlog.now;
+            views.push(SinkView {
+                sink: Sink { full: state.full_since.is_some(), ..sink.clone() },
+                limits: *limits,
+                paused: found.is_paused(&sink.name),
+                backlog,
+                refused: state.refused,
+                refused_at: state.refused_at,
+                full_since: state.full_since,
+                published: lease.published,
+                publisher: live.then(|| lease.node.clone()),
+                last_error: lease.last_error.clone(),
+            });
+        }
+        Ok(views)
+    }
+
+    /// One sink and how it stands; none when there is no such sink.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn show(self, name: &str) -> Result<Option<SinkView>, StoreError> {
+        Ok(self.list().await?.into_iter().find(|view| *view.sink.name == *name))
+    }
+
+    /// Publishes what waits for a sink, once it holds its lease.
+    #[must_use]
+    pub fn publisher(self, name: &str) -> OutboxPublisher {
+        OutboxPublisher::new(self.parts.clone(), name)
+    }
+}

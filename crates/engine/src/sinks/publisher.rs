@@ -1,0 +1,198 @@
+//! One publisher at a time for each sink: it takes messages in order, and removes them once somebody has confirmed
+//! them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::outbox::{MessageBody, OutboxBatch, OutboxMessage};
+use backstop_store::{Amend, Amended, Drawer, Error as StoreError, Expect};
+
+use super::stored::{Part, SinkDocuments, SinkLease, edit, remove_with, waiting};
+use crate::parts::EngineParts;
+use crate::sealing;
+
+/// How long a publisher may be silent before another process takes over.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// Messages and bytes after which a page ends: what is published together is published again together.
+const PAGE_MESSAGES: usize = 1_000;
+const PAGE_BYTES: usize = 1024 * 1024;
+
+/// Characters of an error that are kept.
+const ERROR_CHARS: usize = 500;
+
+/// Documents of the outbox, in the order in which they are to be published.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutboxPage {
+    keys: Vec<String>,
+    /// The messages. What is sealed in the store is opened, as far as this process has the keys.
+    pub messages: Vec<OutboxMessage>,
+    /// True when more follow.
+    pub more: bool,
+}
+
+impl OutboxPage {
+    /// True when nothing waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}
+
+/// Publishes what waits for one sink: made by [`super::OutboxSinks::publisher`].
+///
+/// Hold the lease, read a page, publish it, say that it is published. Whoever dies in between leaves the messages where
+/// they are, and the next holder publishes them again, under the same ids.
+#[derive(Debug)]
+pub struct OutboxPublisher {
+    parts: Arc<EngineParts>,
+    sink: Arc<str>,
+    holder: String,
+    /// The lease as this publisher last wrote it, and its revision.
+    held: Option<(SinkLease, i64)>,
+    lease: Duration,
+}
+
+impl OutboxPublisher {
+    pub(super) fn new(parts: Arc<EngineParts>, sink: &str) -> Self {
+        let holder = crate::ids::worker_id().to_string();
+        Self { parts, sink: sink.into(), holder, held: None, lease: LEASE }
+    }
+
+    /// How long it may be silent before another process takes over: 15 seconds unless told.
+    #[must_use]
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Takes the lease of the sink, or renews it; false while another process has it, the sink is paused, or there is
+    /// no such sink.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn hold(&mut self) -> Result<bool, StoreError> {
+        let store = &*self.parts.store;
+        let found = SinkDocuments::read(store).await?;
+        let now = match found.now {
+            Some(now) => now,
+            None => store.now().await?,
+        };
+        let known = found.sinks().any(|known| known.sink.name == self.sink);
+        let lease = found.lease(&self.sink);
+        let mine = lease.holder == self.holder;
+        if !known || found.is_paused(&self.sink) {
+            self.release().await?;
+            return Ok(false);
+        }
+        if !mine && lease.until > now {
+            self.held = None;
+            return Ok(false);
+        }
+        let expect = found.expect(Part::Lease, &self.sink);
+        let node = self.parts.config.node.to_string();
+        let wanted = SinkLease { holder: self.holder.clone(), node, until: now.after(self.lease), ..lease };
+        let edits = vec![edit(Part::Lease, &self.sink, expect, Some(&wanted))];
+        let amended = store.amend(Amend { edits, ..Amend::default() }).await?;
+        let revision = match expect {
+            Expect::Revision(revision) => revision + 1,
+            _ => 1,
+        };
+        self.held = matches!(amended, Amended::Done { .. }).then_some((wanted, revision));
+        Ok(self.held.is_some())
+    }
+
+    /// What is to be published next: the oldest messages, those of one job in the order of its commits.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn next(&self, documents: usize) -> Result<OutboxPage, StoreError> {
+        let found = self.parts.store.documents(waiting(Drawer::Outbox, &self.sink, documents)).await?;
+        let (mut keys, mut messages, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, found.more);
+        for document in found.items {
+            if messages.len() >= PAGE_MESSAGES || bytes >= PAGE_BYTES {
+                more = true;
+                break;
+            }
+            bytes += document.body.len();
+            match OutboxBatch::read(&document.body) {
+                Some(batch) => messages.extend(batch.messages.into_iter().map(|one| self.opened(one))),
+                None => {
+                    tracing::error!(key = document.key, sink = %self.sink,
+                        "a document of the outbox cannot be read; it stays where it is");
+                    continue;
+                }
+            }
+            keys.push(document.key);
+        }
+        Ok(OutboxPage { keys, messages, more })
+    }
+
+    /// Removes what was published, and renews the lease; false when another process has it by now: then it publishes
+    /// the same again.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn published(&mut self, page: OutboxPage) -> Result<bool, StoreError> {
+        let count = u64::try_from(page.messages.len()).unwrap_or(u64::MAX);
+        self.change(page.keys, |lease| {
+            lease.published = lease.published.saturating_add(count);
+            lease.last_error = None;
+        })
+        .await
+    }
+
+    /// Keeps why nothing was published, for whoever looks at the sink.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn failed(&mut self, problem: &str) -> Result<bool, StoreError> {
+        let problem: String = problem.chars().take(ERROR_CHARS).collect();
+        self.change(Vec::new(), |lease| lease.last_error = Some(problem)).await
+    }
+
+    /// Lets another process publish, at once.
+    ///
+    /// # Errors
+    /// When the store is away; then the lease runs out.
+    pub async fn release(&mut self) -> Result<(), StoreError> {
+        if self.held.is_some() {
+            self.change(Vec::new(), |lease| lease.until = backstop_core::Timestamp::MIN).await?;
+            self.held = None;
+        }
+        Ok(())
+    }
+
+    async fn change(
+        &mut self,
+        keys: Vec<String>,
+        change: impl FnOnce(&mut SinkLease),
+    ) -> Result<bool, StoreError> {
+        let Some((mut lease, revision)) = self.held.take() else { return Ok(false) };
+        let store = &*self.parts.store;
+        lease.until = store.now().await?.after(self.lease);
+        change(&mut lease);
+        let expect = Expect::Revision(revision);
+        let renewed = edit(Part::Lease, &self.sink, expect, Some(&lease));
+        let done = remove_with(store, Drawer::Outbox, keys, vec![renewed]).await?;
+        self.held = done.then_some((lease, revision + 1));
+        Ok(done)
+    }
+
+    /// A message with what is sealed in it opened: whoever set the sink up wants to read it.
+    fn opened(&self, mut message: OutboxMessage) -> OutboxMessage {
+        let config = &self.parts.config;
+        match &mut message.body {
+            MessageBody::Result { result: Some(result), .. } => {
+                *result = sealing::opened_result(config, message.job, &message.kind, result);
+            }
+            MessageBody::Reject { reject, .. } => {
+                if let Some(item) = &mut reject.item {
+                    *item = sealing::opened_reject(config, message.job, &message.kind, item);
+                }
+            }
+            _ => {}
+        }
+        message
+    }
+}
