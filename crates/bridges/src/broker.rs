@@ -65,6 +65,24 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Makes a connection and checks that the queue is there. It takes no message before [`BrokerSession::receive`].
     fn connect(&self) -> BrokerAnswer<'_, Box<dyn BrokerSession>>;
+
+    /// Makes a connection that only publishes. It leaves no trace at the broker but its messages: a consumer that
+    /// nobody reads with would make some brokers keep them for ever.
+    fn publisher(&self) -> BrokerAnswer<'_, Box<dyn BrokerPublisher>> {
+        Box::pin(async move { Ok(Box::new(self.connect().await?) as Box<dyn BrokerPublisher>) })
+    }
+}
+
+/// One connection that publishes. After an error it is thrown away: what was published then may be there or not.
+pub trait BrokerPublisher: Send {
+    /// Publishes messages, in order. An `Ok` means that the broker has confirmed every one.
+    fn publish<'a>(&'a mut self, queue: &'a str, messages: &'a [NewMessage]) -> BrokerAnswer<'a, ()>;
+}
+
+impl BrokerPublisher for Box<dyn BrokerSession> {
+    fn publish<'a>(&'a mut self, queue: &'a str, messages: &'a [NewMessage]) -> BrokerAnswer<'a, ()> {
+        (**self).publish(queue, messages)
+    }
 }
 
 /// One connection. It has one user, so that a read that blocks holds up nobody; it does not reconnect by itself, and

@@ -1,4 +1,4 @@
-//! Bridges: messages of the brokers that people run already, as jobs of Backstop.
+//! Bridges: messages of the brokers that people run already, as jobs of Backstop, and what became of jobs as messages.
 //!
 //! A source takes messages from a broker and submits a job for each: admitted once by the id of the message, and
 //! acknowledged to the broker only after the job is durable (B1). What cannot be a job goes to the bridge's invalid
@@ -9,6 +9,7 @@
 //! - [`brokers`]: RabbitMQ, Redis streams, NATS JetStream, SQS and beanstalkd, each behind a feature.
 //! - [`BridgeSettings`]: `[bridges.NAME]` of the configuration, checked.
 //! - [`Source`]: the loop that turns messages into jobs; [`SourceHandle`] pauses, resumes and watches it.
+//! - [`BridgeSink`]: the loop that publishes what the outbox of the store holds for a bridge (B2).
 //! - [`InvalidMessages`]: what could not become a job.
 //!
 //! Must not know a store or a database: it uses what every program has that submits jobs.
@@ -23,14 +24,18 @@ mod learn;
 mod message;
 mod route;
 mod settings;
+mod sink;
 mod source;
 mod span;
 
 pub use address::{AddressError, BrokerAddress, BrokerKind};
-pub use broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
+pub use broker::{Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession};
 pub use decide::{MOST_KEPT_BYTES, MessageDecision, SubmitDecision};
 pub use invalid::{InvalidMessage, InvalidMessages, InvalidPage, MOST_INVALID, WrittenInvalid};
 pub use message::{BrokerMessage, DeliveryTag, IdOrigin, MessageId, NewMessage};
 pub use route::{JobRoute, MessageProblem};
-pub use settings::{BridgeProfile, BridgeSettings, BridgeSettingsError, SourceSettings, check_all};
+pub use settings::{
+    BridgeProfile, BridgeSettings, BridgeSettingsError, SinkSettings, SourceSettings, check_all,
+};
+pub use sink::{BridgeSink, SinkHandle, SinkRunState, SinkStatus, SinkTimes};
 pub use source::{Source, SourceHandle, SourceState, SourceStatus, SourceTimes};

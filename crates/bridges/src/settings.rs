@@ -1,9 +1,10 @@
 //! `[bridges.NAME]` of the configuration: what a bridge is told, and whether it can be meant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use backstop::sinks::{Sink, SinkLimits, SinkTopic};
 use serde::Deserialize;
 
 use crate::address::{AddressError, BrokerAddress};
@@ -62,7 +63,11 @@ pub struct BridgeSettings {
     #[serde(default)]
     pub plaintext: bool,
     /// Takes messages and submits jobs.
-    pub source: SourceSettings,
+    #[serde(default)]
+    pub source: Option<SourceSettings>,
+    /// Sends what happens to jobs.
+    #[serde(default)]
+    pub sink: Option<SinkSettings>,
     /// Where SQS is; read from its address unless said.
     #[serde(default)]
     pub region: Option<String>,
@@ -106,6 +111,30 @@ pub struct SourceSettings {
     /// Where abandoned messages go, for Redis and RabbitMQ: a stream, or a queue; `QUEUE.dead` unless said.
     #[serde(default)]
     pub dead_letters: Option<String>,
+}
+
+/// What a bridge sends, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SinkSettings {
+    /// The queue of the broker: a stream for Redis, a subject for NATS, a tube for beanstalkd.
+    #[serde(alias = "subject", alias = "stream")]
+    pub queue: String,
+    /// What it sends: `results`, `dead_letters`, `rejects`, `events`.
+    pub of: BTreeSet<SinkTopic>,
+    /// The kinds of the jobs it sends it of; of all unless said.
+    #[serde(default)]
+    pub kinds: BTreeSet<String>,
+    /// Rows that may wait for it: one for each commit, or more for a large one.
+    #[serde(default)]
+    pub most_rows: Option<u64>,
+    /// Bytes that may wait for it.
+    #[serde(default)]
+    pub most_bytes: Option<u64>,
+    /// The field of a Redis stream that has the body.
+    #[serde(default = "default_body_field")]
+    pub body_field: String,
 }
 
 fn default_queue() -> String {
@@ -189,12 +218,34 @@ impl BridgeSettings {
             broker: SecretText(broker.into()),
             profile: BridgeProfile::Plain,
             plaintext: false,
-            source,
+            source: Some(source),
+            sink: None,
             region: None,
             access_key: None,
             secret_key: None,
             session_token: None,
         }
+    }
+
+    /// A bridge of this broker with this sink, and no source.
+    pub fn of_sink(broker: impl Into<String>, sink: SinkSettings) -> Self {
+        let place = SourceSettings::new(sink.queue.clone(), "");
+        Self { source: None, sink: Some(sink), ..Self::new(broker, place) }
+    }
+
+    /// Where it takes messages from; for a sink alone, where it would if it did.
+    pub(crate) fn place(&self) -> SourceSettings {
+        let of_sink = |sink: &SinkSettings| SourceSettings {
+            body_field: sink.body_field.clone(),
+            ..SourceSettings::new(sink.queue.clone(), "")
+        };
+        let source = self.source.clone().or_else(|| self.sink.as_ref().map(of_sink));
+        source.unwrap_or_else(|| SourceSettings::new("", ""))
+    }
+
+    /// The same bridge with its sink alone.
+    pub(crate) fn sink_alone(&self) -> Self {
+        Self { source: None, ..self.clone() }
     }
 
     /// The keys that SQS is asked with; those of the environment unless said.
@@ -215,12 +266,23 @@ impl BridgeSettings {
             return Err(BridgeSettingsError::Name(name.to_owned()));
         }
         self.address(name)?;
-        let source = &self.source;
-        let value = |key: &'static str, problem: &str| BridgeSettingsError::Value {
-            bridge: name.to_owned(),
-            key,
-            problem: problem.to_owned(),
-        };
+        if let Some(sink) = &self.sink {
+            sink.check(name)?;
+        }
+        match &self.source {
+            Some(source) => self.check_source(name, source, knows),
+            None if self.sink.is_some() => Ok(()),
+            None => Err(value(name, "source", "is missing, and `sink` is too: give at least one of them")),
+        }
+    }
+
+    fn check_source(
+        &self,
+        name: &str,
+        source: &SourceSettings,
+        knows: impl Fn(&str) -> bool,
+    ) -> Result<(), BridgeSettingsError> {
+        let value = |key, problem: &str| value(name, key, problem);
         for (key, text) in
             [("queue", &source.queue), ("to_queue", &source.to_queue), ("body_field", &source.body_field)]
         {
@@ -259,8 +321,9 @@ impl BridgeSettings {
     /// # Errors
     /// When no id can be where it says.
     pub fn route(&self, name: &str) -> Result<JobRoute, BridgeSettingsError> {
-        let route = JobRoute::new(name, self.source.kind.as_str(), self.source.to_queue.as_str());
-        let Some(place) = &self.source.id else { return Ok(route) };
+        let source = self.place();
+        let route = JobRoute::new(name, source.kind.as_str(), source.to_queue.as_str());
+        let Some(place) = &source.id else { return Ok(route) };
         let refused = |problem| BridgeSettingsError::Value { bridge: name.to_owned(), key: "id", problem };
         route.id_from(place).map_err(refused)
     }
@@ -268,7 +331,60 @@ impl BridgeSettings {
     /// Under which name the broker keeps how far the bridge is.
     #[must_use]
     pub fn consumer<'a>(&'a self, name: &'a str) -> &'a str {
-        self.source.consumer.as_deref().unwrap_or(name)
+        let source = self.source.as_ref();
+        source.and_then(|source| source.consumer.as_deref()).unwrap_or(name)
+    }
+}
+
+/// A value that cannot be meant.
+fn value(bridge: &str, key: &'static str, problem: impl Into<String>) -> BridgeSettingsError {
+    BridgeSettingsError::Value { bridge: bridge.to_owned(), key, problem: problem.into() }
+}
+
+impl SinkSettings {
+    /// Sends this to a queue.
+    pub fn new(queue: impl Into<String>, of: impl IntoIterator<Item = SinkTopic>) -> Self {
+        Self {
+            queue: queue.into(),
+            of: of.into_iter().collect(),
+            kinds: BTreeSet::new(),
+            most_rows: None,
+            most_bytes: None,
+            body_field: default_body_field(),
+        }
+    }
+
+    /// The sink as every process of the store knows it.
+    pub(crate) fn sink(&self, name: &str) -> Sink {
+        let kinds = self.kinds.iter().map(|kind| kind.as_str().into()).collect();
+        Sink { kinds, ..Sink::new(name, self.of.iter().copied()) }
+    }
+
+    /// How much may wait for it.
+    pub(crate) fn limits(&self) -> SinkLimits {
+        let usual = SinkLimits::default();
+        SinkLimits {
+            documents: self.most_rows.unwrap_or(usual.documents),
+            bytes: self.most_bytes.unwrap_or(usual.bytes),
+        }
+    }
+
+    fn check(&self, name: &str) -> Result<(), BridgeSettingsError> {
+        for (key, text) in [("sink.queue", &self.queue), ("sink.body_field", &self.body_field)] {
+            if text.is_empty() {
+                return Err(value(name, key, "is empty"));
+            }
+        }
+        if self.of.is_empty() {
+            let problem = "is empty: name at least one of results, dead_letters, rejects, events";
+            return Err(value(name, "sink.of", problem));
+        }
+        if self.most_rows == Some(0) || self.most_bytes == Some(0) {
+            let problem = "is 0: nothing would ever be kept for the sink";
+            let key = if self.most_rows == Some(0) { "sink.most_rows" } else { "sink.most_bytes" };
+            return Err(value(name, key, problem));
+        }
+        Ok(())
     }
 }
 
@@ -335,7 +451,8 @@ pub fn check_all(
     let mut seen: BTreeMap<(String, &str, &str), &str> = BTreeMap::new();
     for (name, bridge) in bridges {
         let Ok(address) = bridge.address(name) else { continue };
-        let (queue, consumer) = (bridge.source.queue.as_str(), bridge.consumer(name));
+        let Some(source) = &bridge.source else { continue };
+        let (queue, consumer) = (source.queue.as_str(), bridge.consumer(name));
         if let Some(first) = seen.insert((address.to_string(), queue, consumer), name) {
             faults.push(BridgeSettingsError::SameConsumer {
                 first: first.to_owned(),
@@ -364,9 +481,9 @@ mod tests {
     #[test]
     fn a_bridge_is_read_with_its_defaults() {
         let bridge = with("hold = \"90s\"");
-        assert_eq!((bridge.source.prefetch, bridge.source.to_queue.as_str()), (100, "default"));
-        assert_eq!(bridge.source.hold, Some(Duration::from_secs(90)));
-        assert_eq!((bridge.consumer("orders"), bridge.source.dead_letters().as_str()), ("orders", "q.dead"));
+        assert_eq!((bridge.place().prefetch, bridge.place().to_queue.as_str()), (100, "default"));
+        assert_eq!(bridge.place().hold, Some(Duration::from_secs(90)));
+        assert_eq!((bridge.consumer("orders"), bridge.place().dead_letters().as_str()), ("orders", "q.dead"));
         assert_eq!(bridge.check("orders", |_| true), Ok(()));
     }
 
@@ -377,7 +494,8 @@ mod tests {
         let nested =
             "broker = \"redis://127.0.0.1\"\nsource = { queue = \"q\", kind = \"k\", prefetsch = 3 }";
         assert!(read(nested).unwrap_err().contains("unknown field `prefetsch`"));
-        assert!(read("broker = \"redis://127.0.0.1\"").unwrap_err().contains("missing field `source`"));
+        let neither = read("broker = \"redis://127.0.0.1\"").unwrap().check("orders", |_| true).unwrap_err();
+        assert!(neither.to_string().contains("at least one of them"), "{neither}");
         let span =
             "broker = \"redis://127.0.0.1\"\nsource = { queue = \"q\", kind = \"k\", hold = \"1 day\" }";
         assert!(read(span).unwrap_err().contains("`1 day` is not a span of time"));
@@ -419,7 +537,7 @@ mod tests {
         let text = "broker = \"sqs+https://ann:hunter2@sqs.example\"\naccess_key = \"hunter2\"\n\
                     secret_key = \"hunter2\"\nsession_token = \"hunter2\"\nsource = { queue = \"q\", kind = \"k\" }";
         let bridge = read(text).unwrap();
-        let refused = BridgeSettings::new("redis://:hunter2@cache.example", bridge.source.clone());
+        let refused = BridgeSettings::new("redis://:hunter2@cache.example", bridge.place());
         let fault = refused.check("orders", |_| true).unwrap_err();
         let shown = format!("{bridge:?} {refused:?} {fault} {fault:?} {:?}", bridge.address("orders"));
         assert!(!shown.contains("hunter2"), "{shown}");

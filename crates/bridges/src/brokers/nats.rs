@@ -16,7 +16,7 @@ use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::address::BrokerAddress;
-use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession, PATIENCE};
+use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession, PATIENCE};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
 use crate::settings::BridgeSettings;
 
@@ -42,7 +42,7 @@ impl NatsBroker {
     pub fn new(address: BrokerAddress, name: &str, settings: &BridgeSettings) -> Self {
         // Names of consumers have no dots: they are parts of subjects.
         let durable = settings.consumer(name).replace('.', "_");
-        let source = &settings.source;
+        let source = settings.place();
         Self {
             shown: address.to_string(),
             address,
@@ -56,7 +56,7 @@ impl NatsBroker {
         BrokerError::Unavailable { address: self.shown.clone(), problem: problem.to_string() }
     }
 
-    async fn session(&self) -> Result<PullSession, BrokerError> {
+    async fn link(&self) -> Result<NatsLink, BrokerError> {
         let gone = CancellationToken::new();
         let told = gone.clone();
         let options = ConnectOptions::new()
@@ -72,7 +72,12 @@ impl NatsBroker {
         let client =
             options.connect(self.address.url().as_str()).await.map_err(|error| self.unavailable(error))?;
         let context = jetstream::new(client.clone());
-        let stream = match context.get_stream(&self.stream).await {
+        Ok(NatsLink { client, context, gone, address: self.shown.clone() })
+    }
+
+    async fn session(&self) -> Result<PullSession, BrokerError> {
+        let link = self.link().await?;
+        let stream = match link.context.get_stream(&self.stream).await {
             Ok(stream) => stream,
             Err(error) => return Err(self.no_stream(&error)),
         };
@@ -84,7 +89,7 @@ impl NatsBroker {
         };
         let made = stream.get_or_create_consumer(&self.durable, config).await;
         let consumer = made.map_err(|error| self.unavailable(error))?;
-        Ok(PullSession { client, context, consumer, gone, address: self.shown.clone() })
+        Ok(PullSession { link, consumer })
     }
 
     fn no_stream(&self, error: &jetstream::context::GetStreamError) -> BrokerError {
@@ -106,19 +111,34 @@ impl Broker for NatsBroker {
     fn connect(&self) -> BrokerAnswer<'_, Box<dyn BrokerSession>> {
         Box::pin(async move { Ok(Box::new(self.session().await?) as Box<dyn BrokerSession>) })
     }
+
+    fn publisher(&self) -> BrokerAnswer<'_, Box<dyn BrokerPublisher>> {
+        Box::pin(async move { Ok(Box::new(self.link().await?) as Box<dyn BrokerPublisher>) })
+    }
 }
 
-/// A connection with a consumer.
-struct PullSession {
+impl BrokerPublisher for NatsLink {
+    fn publish<'a>(&'a mut self, queue: &'a str, messages: &'a [NewMessage]) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.send(queue, messages))
+    }
+}
+
+/// A connection.
+struct NatsLink {
     client: Client,
     context: Context,
-    consumer: Consumer<pull::Config>,
     /// Cancelled when the connection was lost, once and for all.
     gone: CancellationToken,
     address: String,
 }
 
-impl PullSession {
+/// A connection with a consumer.
+struct PullSession {
+    link: NatsLink,
+    consumer: Consumer<pull::Config>,
+}
+
+impl NatsLink {
     fn unavailable(&self, problem: impl ToString) -> BrokerError {
         BrokerError::Unavailable { address: self.address.clone(), problem: problem.to_string() }
     }
@@ -137,25 +157,6 @@ impl PullSession {
                 Err(_) => Err(self.unavailable("no answer in time")),
             },
         }
-    }
-
-    async fn pull(&self, most: usize, wait: Duration) -> Result<Vec<BrokerMessage>, BrokerError> {
-        let ready = self.within(Duration::ZERO, self.fetched(most)).await?;
-        if !ready.is_empty() {
-            return Ok(ready);
-        }
-        // Nothing was there: the server is asked to wait for the first, and for no other.
-        self.within(wait, async {
-            let batch = self.consumer.batch().max_messages(1).expires(wait).messages().await;
-            received(batch.map_err(|error| error.to_string())?).await
-        })
-        .await
-    }
-
-    /// What is there at this moment.
-    async fn fetched(&self, most: usize) -> Result<Vec<BrokerMessage>, String> {
-        let batch = self.consumer.fetch().max_messages(most).messages().await;
-        received(batch.map_err(|error| error.to_string())?).await
     }
 
     /// Settles messages by what is sent to the subject of each.
@@ -189,6 +190,35 @@ impl PullSession {
             self.within(Duration::ZERO, confirm.into_future()).await?;
         }
         Ok(())
+    }
+}
+
+impl std::ops::Deref for PullSession {
+    type Target = NatsLink;
+
+    fn deref(&self) -> &NatsLink {
+        &self.link
+    }
+}
+
+impl PullSession {
+    async fn pull(&self, most: usize, wait: Duration) -> Result<Vec<BrokerMessage>, BrokerError> {
+        let ready = self.within(Duration::ZERO, self.fetched(most)).await?;
+        if !ready.is_empty() {
+            return Ok(ready);
+        }
+        // Nothing was there: the server is asked to wait for the first, and for no other.
+        self.within(wait, async {
+            let batch = self.consumer.batch().max_messages(1).expires(wait).messages().await;
+            received(batch.map_err(|error| error.to_string())?).await
+        })
+        .await
+    }
+
+    /// What is there at this moment.
+    async fn fetched(&self, most: usize) -> Result<Vec<BrokerMessage>, String> {
+        let batch = self.consumer.fetch().max_messages(most).messages().await;
+        received(batch.map_err(|error| error.to_string())?).await
     }
 
     async fn pending(&mut self) -> Result<Option<u64>, BrokerError> {

@@ -50,8 +50,8 @@ impl RabbitmqBroker {
             shown: address.to_string(),
             address,
             consumer: settings.consumer(name).to_owned(),
-            queue: settings.source.queue.clone(),
-            dead: settings.source.dead_letters(),
+            queue: settings.place().queue.clone(),
+            dead: settings.place().dead_letters(),
         }
     }
 

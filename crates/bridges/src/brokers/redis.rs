@@ -13,7 +13,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
 use tokio::time::Instant;
 
 use crate::address::BrokerAddress;
-use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession, PATIENCE};
+use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession, PATIENCE};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
 use crate::settings::BridgeSettings;
 
@@ -43,7 +43,7 @@ impl RedisStreams {
     /// The broker of these settings. `node` tells this consumer from others of the group.
     #[must_use]
     pub fn new(address: BrokerAddress, name: &str, settings: &BridgeSettings, node: &str) -> Self {
-        let source = &settings.source;
+        let source = settings.place();
         let stream = StreamNames {
             stream: source.queue.clone(),
             group: settings.consumer(name).to_owned(),
@@ -55,7 +55,8 @@ impl RedisStreams {
         Self { shown: address.to_string(), address, stream, claim_after }
     }
 
-    async fn session(&self) -> Result<StreamSession, BrokerError> {
+    /// A connection that has joined no group.
+    async fn link(&self) -> Result<StreamSession, BrokerError> {
         let unavailable = |error: &RedisError| failed(&self.shown, error);
         let client = Client::open(self.address.url().as_str()).map_err(|error| unavailable(&error))?;
         // Reads wait on the server by design: each call has its own limit instead.
@@ -63,7 +64,7 @@ impl RedisStreams {
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(None);
         let connected = client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = connected.map_err(|error| unavailable(&error))?;
-        let mut session = StreamSession {
+        Ok(StreamSession {
             connection,
             address: self.shown.clone(),
             names: self.stream.clone(),
@@ -71,7 +72,11 @@ impl RedisStreams {
             own_first: true,
             claim_next: Instant::now(),
             delayed: BTreeMap::new(),
-        };
+        })
+    }
+
+    async fn session(&self) -> Result<StreamSession, BrokerError> {
+        let mut session = self.link().await?;
         session.join().await?;
         Ok(session)
     }
@@ -84,6 +89,16 @@ impl Broker for RedisStreams {
 
     fn connect(&self) -> BrokerAnswer<'_, Box<dyn BrokerSession>> {
         Box::pin(async move { Ok(Box::new(self.session().await?) as Box<dyn BrokerSession>) })
+    }
+
+    fn publisher(&self) -> BrokerAnswer<'_, Box<dyn BrokerPublisher>> {
+        Box::pin(async move { Ok(Box::new(self.link().await?) as Box<dyn BrokerPublisher>) })
+    }
+}
+
+impl BrokerPublisher for StreamSession {
+    fn publish<'a>(&'a mut self, queue: &'a str, messages: &'a [NewMessage]) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.add(queue, messages))
     }
 }
 

@@ -97,7 +97,7 @@ impl Source {
         settings.check(name, |_| true)?;
         let broker = brokers::open(name, settings, &engine.config().node)?;
         let route = settings.route(name)?;
-        Ok(Self::on(engine, broker, route).prefetch(settings.source.prefetch))
+        Ok(Self::on(engine, broker, route).prefetch(settings.place().prefetch))
     }
 
     /// A source on a broker of its own making.

@@ -46,7 +46,9 @@ impl TestBroker for NatsServer {
 
     fn settings(&self, mut settings: BridgeSettings) -> BridgeSettings {
         // A message whose acknowledgement was lost comes again after this.
-        settings.source.hold = Some(Duration::from_millis(700));
+        if let Some(source) = &mut settings.source {
+            source.hold = Some(Duration::from_millis(700));
+        }
         settings
     }
 

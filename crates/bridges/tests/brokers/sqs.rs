@@ -65,7 +65,9 @@ impl TestBroker for SqsServer {
     fn settings(&self, settings: BridgeSettings) -> BridgeSettings {
         let mut settings = settings.keys("test", "test");
         settings.region = Some("us-east-1".to_owned());
-        settings.source.hold = Some(Duration::from_secs(2));
+        if let Some(source) = &mut settings.source {
+            source.hold = Some(Duration::from_secs(2));
+        }
         settings
     }
 

@@ -34,7 +34,7 @@ impl BeanstalkdBroker {
     /// The broker of these settings.
     #[must_use]
     pub fn new(address: BrokerAddress, settings: &BridgeSettings) -> Self {
-        Self { shown: address.to_string(), address, tube: settings.source.queue.clone() }
+        Self { shown: address.to_string(), address, tube: settings.place().queue.clone() }
     }
 }
 

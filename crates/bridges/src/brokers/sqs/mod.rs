@@ -73,8 +73,8 @@ impl SqsBroker {
         let region = region.or_else(|| std::env::var("AWS_REGION").ok());
         let region = region.ok_or_else(|| missing("region", "AWS_REGION"))?;
         let place = SqsPlace { host, port, encrypted, region, keys, address: address.to_string() };
-        let visibility = settings.source.hold.unwrap_or(VISIBILITY).as_secs().clamp(1, LONGEST);
-        Ok(Self { place, queue: settings.source.queue.clone(), visibility })
+        let visibility = settings.place().hold.unwrap_or(VISIBILITY).as_secs().clamp(1, LONGEST);
+        Ok(Self { place, queue: settings.place().queue.clone(), visibility })
     }
 
     async fn session(&self) -> Result<SqsSession, BrokerError> {

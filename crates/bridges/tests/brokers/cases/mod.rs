@@ -4,6 +4,7 @@ mod admission;
 mod bodies;
 mod connections;
 mod sessions;
+mod sinks;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,6 +39,10 @@ pub(crate) async fn all(mut stage: Stage) {
         connections::a_connection_that_breaks_loses_nothing,
         connections::a_missing_queue_is_named_and_found_later,
         connections::a_broker_that_is_killed_comes_back_and_nothing_is_lost,
+        sinks::results_and_dead_letters_reach_the_broker,
+        sinks::events_of_a_job_stay_in_order_through_cuts,
+        sinks::one_process_publishes_at_a_time,
+        sinks::a_sink_that_is_away_delays_no_job,
     ];
     for (name, case) in cases {
         let begin = std::time::Instant::now();

@@ -1,0 +1,174 @@
+//! The rounds of a sink: hold the lease, read the oldest messages, publish them, remove them, and again.
+//!
+//! Whatever goes wrong ends in a wait and another round, from the oldest message on: so those of one job never
+//! overtake each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop::sinks::{OutboxMessage, OutboxPublisher, SinkProblem};
+use backstop_core::failure::redact::sanitize;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::BridgeSink;
+use super::status::{SharedSinkStatus, SinkRunState};
+use crate::broker::BrokerPublisher;
+use crate::message::NewMessage;
+
+/// Documents that are read at once.
+const PAGE: usize = 100;
+
+/// How a round ended.
+enum SinkRound {
+    /// There may be more.
+    Again,
+    /// Nothing waits.
+    Idle,
+    /// Somebody else publishes, or nobody may.
+    Standby,
+    /// The broker or the store failed.
+    Failed(String),
+}
+
+/// What the rounds share.
+struct SinkRounds {
+    sink: BridgeSink,
+    board: Arc<SharedSinkStatus>,
+    publisher: OutboxPublisher,
+    session: Option<Box<dyn BrokerPublisher>>,
+    /// True when the store knows the sink as it is here.
+    known: bool,
+    /// When the lease was last renewed; none without one.
+    held: Option<Instant>,
+    /// Rounds that failed since the last that did not.
+    failures: u32,
+}
+
+/// The task of a sink.
+pub(super) async fn run(sink: BridgeSink, board: Arc<SharedSinkStatus>, stop: CancellationToken) {
+    let publisher = sink.engine.sinks().publisher(&sink.sink.name).lease(sink.times.lease);
+    let mut rounds =
+        SinkRounds { sink, board, publisher, session: None, known: false, held: None, failures: 0 };
+    while !stop.is_cancelled() {
+        let end = rounds.round().await;
+        let Some(pause) = rounds.after(end).await else { continue };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+    // What cannot be written is left to the lease, which runs out.
+    let _ = rounds.publisher.release().await;
+    rounds.board.write(|status| status.state = SinkRunState::Stopped);
+}
+
+impl SinkRounds {
+    /// Notes how a round ended; answers how long to wait before the next.
+    async fn after(&mut self, end: SinkRound) -> Option<Duration> {
+        let look = self.sink.times.look;
+        let problem = match end {
+            SinkRound::Again => {
+                self.failures = 0;
+                return None;
+            }
+            SinkRound::Idle => {
+                self.failures = 0;
+                return Some(look);
+            }
+            SinkRound::Standby => {
+                self.failures = 0;
+                self.session = None;
+                self.board.write(|status| status.state = SinkRunState::Standby);
+                return Some(look);
+            }
+            SinkRound::Failed(problem) => problem,
+        };
+        self.session = None;
+        self.failures = self.failures.saturating_add(1);
+        let pause = self.sink.times.backoff.delay(self.failures, fastrand::f64());
+        let config = self.sink.engine.config();
+        let problem = sanitize(&*config.redactor, &problem, config.limits.error_chars);
+        let sink = &*self.sink.sink.name;
+        // One line for each trouble, and not one for each attempt.
+        if self.failures == 1 {
+            tracing::warn!(bridge = sink, "bridge publishes nothing: {problem}");
+        } else {
+            tracing::debug!(bridge = sink, attempt = self.failures, ?pause, "still: {problem}");
+        }
+        if self.held.is_some() {
+            // Other processes show it too. A store that is away is told of nothing.
+            let _ = self.publisher.failed(&problem).await;
+        }
+        self.board.write(|status| {
+            status.state = SinkRunState::Disconnected;
+            status.failures += 1;
+            status.last_error = Some(problem);
+        });
+        Some(pause)
+    }
+
+    async fn round(&mut self) -> SinkRound {
+        match self.may_publish().await {
+            Ok(true) => {}
+            Ok(false) => return SinkRound::Standby,
+            Err(error) => return SinkRound::Failed(error.to_string()),
+        }
+        self.exchange().await.unwrap_or_else(SinkRound::Failed)
+    }
+
+    /// Makes the sink known, and holds its lease. A pause by a person is heard of with the next renewal.
+    async fn may_publish(&mut self) -> Result<bool, SinkProblem> {
+        if !self.known {
+            self.sink.engine.sinks().set(&self.sink.sink, self.sink.limits).await?;
+            self.known = true;
+        }
+        if self.held.is_some_and(|at| at.elapsed() < self.sink.times.lease / 5) {
+            return Ok(true);
+        }
+        let holds = self.publisher.hold().await?;
+        self.held = holds.then(Instant::now);
+        Ok(holds)
+    }
+
+    async fn exchange(&mut self) -> Result<SinkRound, String> {
+        let page = self.publisher.next(PAGE).await.map_err(|error| error.to_string())?;
+        if page.is_empty() && self.session.is_some() {
+            return Ok(SinkRound::Idle);
+        }
+        // Also without a message: whoever looks sees whether the broker is there.
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => {
+                let session = self.sink.broker.publisher().await.map_err(|error| error.to_string())?;
+                self.board.write(|status| status.connections += 1);
+                session
+            }
+        };
+        let messages: Vec<NewMessage> = page.messages.iter().map(plain).collect();
+        if !messages.is_empty() {
+            let publishing = session.publish(&self.sink.queue, &messages);
+            publishing.await.map_err(|error| error.to_string())?;
+        }
+        self.session = Some(session);
+        let (count, more) = (u64::try_from(messages.len()).unwrap_or(u64::MAX), page.more);
+        if page.is_empty() {
+            self.board.write(|status| status.state = SinkRunState::Publishing);
+            return Ok(SinkRound::Idle);
+        }
+        let removed = self.publisher.published(page).await.map_err(|error| error.to_string())?;
+        self.held = removed.then(Instant::now);
+        self.board.write(|status| {
+            status.state = SinkRunState::Publishing;
+            status.last_error = None;
+            *(if removed { &mut status.published } else { &mut status.repeated }) += count;
+        });
+        Ok(if more { SinkRound::Again } else { SinkRound::Idle })
+    }
+}
+
+/// A message as the profile `plain` sends it.
+fn plain(message: &OutboxMessage) -> NewMessage {
+    // Texts and numbers have no way to fail.
+    NewMessage::new(serde_json::to_vec(message).unwrap_or_default()).with_id(message.id.as_str())
+}

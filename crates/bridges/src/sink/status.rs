@@ -1,0 +1,74 @@
+//! What a sink tells of itself.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use tokio::sync::Notify;
+
+/// How a sink is, in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SinkRunState {
+    /// It has not reached its store yet.
+    #[default]
+    Starting,
+    /// It publishes.
+    Publishing,
+    /// Another process publishes, or somebody paused the sink.
+    Standby,
+    /// Its broker or its store is away; it goes on by itself, and messages wait in the outbox.
+    Disconnected,
+    /// It has ended.
+    Stopped,
+}
+
+/// How a sink is, and what it has done in this process since it was started.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
+pub struct SinkStatus {
+    /// How it is.
+    pub state: SinkRunState,
+    /// Messages that the broker has confirmed and the outbox has lost.
+    pub published: u64,
+    /// Messages that the broker has confirmed and that are published again, because they could not be removed.
+    pub repeated: u64,
+    /// Rounds that failed, because the broker or the store was away.
+    pub failures: u64,
+    /// How often it reached its broker.
+    pub connections: u64,
+    /// What went wrong last, in words.
+    pub last_error: Option<String>,
+}
+
+/// Where the loop writes and others read.
+#[derive(Debug, Default)]
+pub(crate) struct SharedSinkStatus {
+    status: Mutex<SinkStatus>,
+    changed: Notify,
+}
+
+impl SharedSinkStatus {
+    pub(crate) fn read(&self) -> SinkStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn write(&self, change: impl FnOnce(&mut SinkStatus)) {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) async fn until(&self, wanted: impl Fn(&SinkStatus) -> bool) -> SinkStatus {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that no change is missed between the two.
+            changed.as_mut().enable();
+            let status = self.read();
+            if wanted(&status) {
+                return status;
+            }
+            changed.await;
+        }
+    }
+}
