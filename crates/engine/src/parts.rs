@@ -24,8 +24,8 @@ use crate::run::suspects::ClearedSuspects;
 use crate::runs::LocalRuns;
 use crate::sinks::cache::SinkCache;
 use crate::tenant_incidents::TenantIncidents;
-use crate::workflows::inputs::InputReader;
 use crate::tx::TransactionContext;
+use crate::workflows::inputs::InputReader;
 use crate::workflows::memory::WorkflowMemory;
 
 /// See the module.
