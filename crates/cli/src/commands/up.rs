@@ -2,6 +2,7 @@
 //! can end.
 
 mod api;
+mod bridges;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -23,6 +24,7 @@ use crate::output::figures::counted;
 use crate::output::span::length;
 use crate::problem::{Exit, Problem};
 use api::ListeningApi;
+use bridges::RunningBridges;
 
 /// Runs at once on the demo's queue: fewer than its jobs, so that some wait.
 const DEMO_CONCURRENCY: usize = 8;
@@ -61,7 +63,10 @@ pub(crate) async fn run(args: UpOptions, app: &App) -> Result<Exit, Problem> {
     let loops = engine.loops();
     let start = |endpoint: &str| Exporter::start(endpoint, &loops);
     let exporter = app.settings.otlp.as_deref().map(start).transpose()?;
+    // Before the first run: what it says is for the sinks too.
+    let bridges = RunningBridges::start(&engine, app);
     let worked = serve_and_work(&args, &engine, asked, exporter.as_ref(), app).await;
+    bridges.stop().await;
     if let Some(exporter) = exporter
         && exporter.stop().await > 0
     {

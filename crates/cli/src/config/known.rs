@@ -13,6 +13,15 @@ use super::{GivenSettings, SettingSource, Settings};
 const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const KEY: &str = "k1:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
+/// A bridge with all that it needs.
+const BRIDGE: &str = "bridges.mail.broker = 'redis://127.0.0.1'\nbridges.mail.source.queue = 'in'\n\
+    bridges.mail.source.kind = 'send'\nbridges.mail.sink.queue = 'out'\nbridges.mail.sink.of = ['results']\n";
+
+/// The lines of a bridge beside the one of this key.
+fn bridge_without(path: &str) -> String {
+    BRIDGE.split_inclusive('\n').filter(|line| line.split(' ').next() != Some(path)).collect()
+}
+
 const SCHEDULE: &str = "schedules.mail.kind = 'send'\nschedules.mail.cron = '@daily'\n";
 
 /// Every key of a table, with the names that stand before it.
@@ -68,6 +77,9 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "schedules.mail.time_zone" => "'Europe/Berlin'",
         "schedules.mail.misfire" => "'skip'",
         "schedules.mail.payload" => "{ to = 'ann' }",
+        "bridges.mail.broker" => "'redis://127.0.0.1'",
+        "bridges.mail.source.id" => "'body'",
+        "bridges.mail.sink.of" => "['events']",
         "sanitize.patterns" => "['ACME-[0-9]+']",
         _ => match key.shape {
             KeyShape::Value(ValueKind::Count) => "3",
@@ -102,6 +114,7 @@ fn beside(path: &str) -> String {
         "schedules.mail.cron" | "schedules.mail.every" => "schedules.mail.kind = 'send'\n".to_owned(),
         "schedules.mail.kind" => "schedules.mail.cron = '@daily'\n".to_owned(),
         path if path.starts_with("schedules.mail") => SCHEDULE.to_owned(),
+        path if path.starts_with("bridges.mail") => bridge_without(path),
         "encryption.kinds" => format!("encryption.keys = ['{KEY}']\n"),
         "kinds.mail.dependency_from" => "kinds.mail.dependency = 'smtp'\n".to_owned(),
         "dependencies.mail.check" => "kinds.send.dependency = 'mail'\n".to_owned(),
@@ -144,6 +157,7 @@ fn every_key_that_is_accepted_does_something() {
             | "schedules.mail.cron"
             | "schedules.mail.every"
             | "schedules.mail.kind" => String::new(),
+            path if path.starts_with("bridges.mail") && bridge_without(path) != BRIDGE => String::new(),
             _ => beside(&path),
         };
         let value = sample(&path, key);
@@ -174,6 +188,7 @@ fn company(path: &str) -> &'static str {
             "kinds.send.dependency = 'mail'\ndependencies.mail.check = 'tcp://127.0.0.1:25'\n"
         }
         path if path.starts_with("schedules.mail") => SCHEDULE,
+        path if path.starts_with("bridges.mail") => BRIDGE,
         _ => "",
     }
 }

@@ -8,6 +8,7 @@
 //!   `[limits]`.
 //! - [`dependencies`]: what jobs need that may be away.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
+//! - [`bridges`]: brokers that jobs come from, and that are told what became of them.
 //! - [`rejects`]: where rejects of items go, and how many a run may make.
 //! - [`scale`]: how many worker processes there are to be.
 //! - [`init`]: a first file to start from. [`reference`]: every key with its default and meaning, as a page.
@@ -16,6 +17,7 @@
 //! - [`nearest`]: the known word that a wrong one probably meant.
 
 mod alerts;
+pub(crate) mod bridges;
 mod circuits;
 mod defaults;
 mod dependencies;

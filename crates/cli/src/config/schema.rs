@@ -232,6 +232,40 @@ const REJECTS: &[ConfigKey] = &[
     value("max_reject_percent", ValueKind::Count),
 ];
 
+const BRIDGE: &[ConfigKey] = &[
+    secret("broker", ValueKind::Text),
+    value("plaintext", ValueKind::Flag),
+    value("region", ValueKind::Text),
+    secret("access_key", ValueKind::Text),
+    secret("secret_key", ValueKind::Text),
+    secret("session_token", ValueKind::Text),
+    key(
+        "source",
+        KeyShape::Section(&[
+            value("queue", ValueKind::Text),
+            value("kind", ValueKind::Text),
+            value("to_queue", ValueKind::Text),
+            value("id", ValueKind::Text),
+            value("prefetch", ValueKind::Count),
+            value("consumer", ValueKind::Text),
+            value("hold", ValueKind::Span),
+            value("body_field", ValueKind::Text),
+            value("dead_letters", ValueKind::Text),
+        ]),
+    ),
+    key(
+        "sink",
+        KeyShape::Section(&[
+            value("queue", ValueKind::Text),
+            value("of", ValueKind::Texts),
+            value("kinds", ValueKind::Texts),
+            value("most_rows", ValueKind::Count),
+            value("most_bytes", ValueKind::Count),
+            value("body_field", ValueKind::Text),
+        ]),
+    ),
+];
+
 const HANDLERS: &[ConfigKey] = &[
     key("command", KeyShape::Section(COMMAND)),
     key("http", KeyShape::Section(HTTP)),
@@ -316,6 +350,7 @@ pub(crate) const FILE: &[ConfigKey] = &[
     key("circuits", KeyShape::Named(CIRCUIT)),
     key("limits", KeyShape::SectionAndNamed(LIMITS, RUN_LIMIT)),
     key("schedules", KeyShape::Named(SCHEDULE)),
+    key("bridges", KeyShape::Named(BRIDGE)),
     key("rejects", KeyShape::Section(REJECTS)),
     key(
         "signals",

@@ -16,14 +16,15 @@ use miette::LabeledSpan;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::bridges::BridgeSections;
 use super::read::{ConfigFault, FileValue, PlainValue, read};
 use super::schedules::ScheduleSections;
 use super::server::{self, ServerSection};
 use super::source::SettingSource;
 use super::veil::veiled;
 use super::{
-    alerts, circuits, defaults, dependencies, env, handlers, isolation, keys, limits, rejects, run_limits,
-    scale, schedules,
+    alerts, bridges, circuits, defaults, dependencies, env, handlers, isolation, keys, limits, rejects,
+    run_limits, scale, schedules,
 };
 use crate::problem::Problem;
 
@@ -77,6 +78,8 @@ pub(crate) struct Settings {
     pub(crate) engine: Config,
     /// Jobs that are submitted again and again.
     pub(crate) schedules: ScheduleSections,
+    /// Brokers that jobs come from, and that are told what became of them.
+    pub(crate) bridges: BridgeSections,
     /// What the built-in kinds may do.
     pub(crate) kinds: Kinds,
     /// Where traces go; none sends none.
@@ -117,6 +120,7 @@ impl Settings {
             scale: ScaleSettings::default(),
             engine: Config::default(),
             schedules: ScheduleSections::new(),
+            bridges: BridgeSections::new(),
             kinds: Kinds::default(),
             otlp: None,
             server: ServerSection::default(),
@@ -143,6 +147,10 @@ impl Settings {
         }
         match handlers::kinds(&found) {
             Ok(kinds) => settings.kinds = kinds,
+            Err(further) => faults.extend(further),
+        }
+        match bridges::bridges(&found) {
+            Ok(bridges) => settings.bridges = bridges,
             Err(further) => faults.extend(further),
         }
         match server::server(&found) {

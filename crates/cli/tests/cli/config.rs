@@ -78,7 +78,9 @@ fn an_unknown_key_is_an_error_that_points_at_it() {
 #[test]
 fn what_would_do_nothing_is_refused() {
     let program = Program::new();
-    for text in ["[bridges]\nkafka = 'abc'\n", "[queues.mail]\nrat = 5\n", "[workers]\nprocessors = 2\n"] {
+    for text in
+        ["[bridges.kafka]\ntopic = 'abc'\n", "[queues.mail]\nrat = 5\n", "[workers]\nprocessors = 2\n"]
+    {
         program.write("backstop.toml", text);
         program.run(&["config", "check"]).exits(2).tells(&["unknown key"]);
     }

@@ -5,6 +5,7 @@
 mod archive;
 mod bench;
 mod both;
+mod bridges;
 mod config;
 mod deploy;
 mod every;

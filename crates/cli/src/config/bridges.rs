@@ -1,0 +1,138 @@
+//! `[bridges.NAME]`: brokers whose messages become jobs, and that are told what became of jobs (B1, B2).
+
+use std::collections::BTreeMap;
+
+use backstop_bridges::{BridgeSettings, check_all};
+use serde_json::{Map, Value};
+
+use super::read::{ConfigFault, FileValue, PlainValue};
+
+/// The bridges of the file, by name.
+pub(crate) type BridgeSections = BTreeMap<String, BridgeSettings>;
+
+/// Makes bridges of what the file says, or tells what cannot be meant.
+pub(super) fn bridges(found: &[FileValue]) -> Result<BridgeSections, Vec<ConfigFault>> {
+    let mut tables: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for one in found {
+        if let [section, name, path @ ..] = &one.path[..]
+            && section == "bridges"
+        {
+            put(tables.entry(name).or_default(), path, plain(&one.value));
+        }
+    }
+    let (mut bridges, mut faults) = (BridgeSections::new(), Vec::new());
+    for (name, table) in tables {
+        match serde_json::from_value(Value::Object(table)) {
+            Ok(bridge) => {
+                bridges.insert(name.to_owned(), bridge);
+            }
+            Err(problem) => faults.push(fault(found, name, format!("bridge `{name}`: {problem}"))),
+        }
+    }
+    // Which kinds there are is known to workers elsewhere too: jobs of an unknown one wait for them.
+    for problem in check_all(&bridges, |_| true) {
+        let message = problem.to_string();
+        let named = |name: &&String| message.contains(&format!("`{name}`"));
+        let name = bridges.keys().find(named).cloned().unwrap_or_default();
+        faults.push(fault(found, &name, message));
+    }
+    if faults.is_empty() { Ok(bridges) } else { Err(faults) }
+}
+
+fn put(table: &mut Map<String, Value>, path: &[String], value: Value) {
+    match path {
+        [] => {}
+        [last] => {
+            table.insert(last.clone(), value);
+        }
+        [first, rest @ ..] => {
+            let below = table.entry(first.clone()).or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(below) = below {
+                put(below, rest, value);
+            }
+        }
+    }
+}
+
+/// A value as the settings of bridges read it.
+fn plain(value: &PlainValue) -> Value {
+    match value {
+        PlainValue::Text(text) => Value::from(text.as_str()),
+        PlainValue::Count(count) => Value::from(*count),
+        PlainValue::Span(span) => Value::from(format!("{}ms", span.as_millis())),
+        PlainValue::Texts(texts) => Value::from(texts.clone()),
+        PlainValue::Other(value) => value.clone(),
+    }
+}
+
+fn fault(found: &[FileValue], name: &str, message: String) -> ConfigFault {
+    let path = ["bridges".to_owned(), name.to_owned()];
+    let place = found.iter().find(|one| one.path.starts_with(&path)).map(|one| one.place.clone());
+    ConfigFault { place: place.unwrap_or_default(), key: path.join("."), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::read;
+    use super::super::{GivenSettings, Settings};
+
+    fn built(text: &str) -> Result<Settings, Vec<String>> {
+        let found = read(text).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
+        let built = Settings::build(&GivenSettings::default(), found, None);
+        built.map_err(|faults| faults.into_iter().map(|fault| fault.message).collect())
+    }
+
+    #[test]
+    fn a_bridge_is_what_the_file_says() {
+        // B1, B2
+        let text = "[bridges.billing]\nbroker = 'redis://:hunter2@127.0.0.1'\n\
+                    source = { queue = 'orders', kind = 'charge', hold = '90s' }\n\
+                    [bridges.billing.sink]\nqueue = 'paid'\nof = ['results', 'dead_letters']\nkinds = ['charge']\n";
+        let settings = built(text).expect("good settings");
+        let bridge = &settings.bridges["billing"];
+        let source = bridge.source.as_ref().expect("a source");
+        assert_eq!((source.queue.as_str(), source.hold.map(|hold| hold.as_secs())), ("orders", Some(90)));
+        assert_eq!(bridge.sink.as_ref().map(|sink| (sink.queue.as_str(), sink.of.len())), Some(("paid", 2)));
+        assert!(!format!("{settings:?}").contains("hunter2"), "credentials are never shown");
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_named_in_one_sentence() {
+        // B1, B2
+        let broker = "bridges.a.broker = 'redis://127.0.0.1'\n";
+        for (text, told) in [
+            (broker.to_owned(), "bridge `a`: `source` is missing, and `sink` is too"),
+            (
+                "bridges.a.sink.queue = 'q'\nbridges.a.sink.of = ['results']".to_owned(),
+                "missing field `broker`",
+            ),
+            (
+                format!("{broker}bridges.a.sink.queue = 'q'\nbridges.a.sink.of = ['result']"),
+                "unknown variant `result`",
+            ),
+            (format!("{broker}bridges.a.sink.queue = 'q'\nbridges.a.sink.of = []"), "`sink.of` is empty"),
+            (
+                format!("{broker}bridges.a.source = {{ queue = 'q', kind = 'k', prefetch = 0 }}"),
+                "`prefetch` is 0: give between 1 and 1000",
+            ),
+            (
+                "bridges.a.broker = 'kafka://127.0.0.1'\nbridges.a.source = { queue = 'q', kind = 'k' }"
+                    .to_owned(),
+                "bridge `a`:",
+            ),
+            (
+                format!(
+                    "{broker}bridges.a.source = {{ queue = 'q', kind = 'k', consumer = 'c' }}\n\
+                     bridges.b.broker = 'redis://127.0.0.1'\n\
+                     bridges.b.source = {{ queue = 'q', kind = 'k', consumer = 'c' }}"
+                ),
+                "bridges `a` and `b` both take `q` as consumer `c`",
+            ),
+        ] {
+            let faults = built(&text).expect_err(&text);
+            assert!(faults.len() == 1 && faults[0].contains(told), "{text}: {faults:?}");
+        }
+        let faults = read(&format!("{broker}bridges.a.sourse.queue = 'q'")).expect_err("a typing error");
+        assert!(faults[0].message.contains("did you mean `source`?"), "{faults:?}");
+    }
+}
