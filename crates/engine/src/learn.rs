@@ -36,6 +36,10 @@ pub struct DurableSteps;
 #[doc = include_str!("../../../docs/learn/bulk.md")]
 pub struct BulkHandlers;
 
+/// docs/learn/page.md
+#[doc = include_str!("../../../docs/learn/page.md")]
+pub struct PageViews;
+
 /// docs/learn/rejects.md
 #[doc = include_str!("../../../docs/learn/rejects.md")]
 pub struct RejectedItems;

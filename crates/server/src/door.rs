@@ -22,7 +22,8 @@ use crate::api::Api;
 use crate::audit::AuditedCall;
 use crate::error::ApiError;
 use crate::figures::OpenRequest;
-use crate::route::RouteAccess;
+use crate::route::{CalledByPage, RouteAccess, RouteSort};
+use crate::web;
 use crate::{audit, headers, limits};
 pub(crate) use state::Door;
 
@@ -102,16 +103,22 @@ async fn enter(
     handle: impl AsyncFnOnce(Request) -> Response,
 ) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
-    origin::check(&parts, &api.settings().access)?;
-    limits::check_form(&parts, &body)?;
-    // The program itself is no caller over HTTP: what it does is not for this log.
-    let from_outside = parts.extensions.get::<Caller>().is_none();
+    match sign.is_page() && origin::is_visit(&parts) {
+        true => origin::check_host(&parts, &api.settings().access)?,
+        false => origin::check(&parts, &api.settings().access)?,
+    }
+    limits::check_form(&parts, &body, sign)?;
+    // The program itself is no caller over HTTP: what it does is not for this log. The page is, for whoever uses it.
+    let by_page = parts.extensions.get::<CalledByPage>().is_some();
+    let from_outside = by_page || parts.extensions.get::<Caller>().is_none();
     // Whether the process lives must not hang on whether the store answers.
     let who = match parts.uri.path().starts_with("/health/") {
         true => access::Identity::nobody(),
+        false if sign.is_page() => web::identify(api, &mut parts).await,
         false => access::identify(api, &parts).await,
     };
-    let done = (from_outside && sign.is_route() && audit::is_mutating(&parts.method)).then(|| {
+    let is_audited = sign.is_route() && sign.sort != RouteSort::Page;
+    let done = (from_outside && is_audited && audit::is_mutating(&parts.method)).then(|| {
         let proxies = &api.settings().access.trusted_proxies;
         let client = parts.extensions.get::<Peer>().map(|one| peer::client(&parts.headers, *one, proxies));
         AuditedCall::new(&who.caller, &parts, &sign.path, client)
@@ -120,7 +127,7 @@ async fn enter(
     parts.extensions.insert(who.caller.clone());
     let answer = async {
         match access::admit(sign.needs, &who) {
-            Ok(()) => limits::hand_over(api, &sign.path, Request::from_parts(parts, body), handle).await,
+            Ok(()) => limits::hand_over(api, sign, Request::from_parts(parts, body), handle).await,
             Err(refusal) => refusal.into_response(),
         }
     };

@@ -10,15 +10,15 @@ use axum::response::Response;
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 /// What every answer carries, whatever its handler says.
-const ALWAYS: [(HeaderName, &str); 4] = [
+const ALWAYS: [(HeaderName, &str); 3] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (REFERRER_POLICY, "no-referrer"),
     (X_FRAME_OPTIONS, "DENY"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// What it carries unless its handler says otherwise: a page brings a policy of its own and may let itself be kept.
-const USUALLY: [(HeaderName, &str); 2] = [(CONTENT_SECURITY_POLICY, NOTHING), (CACHE_CONTROL, "no-store")];
+/// What it carries unless its handler says otherwise: a page brings policies of its own and may let itself be kept.
+const USUALLY: [(HeaderName, &str); 3] =
+    [(CONTENT_SECURITY_POLICY, NOTHING), (CACHE_CONTROL, "no-store"), (REFERRER_POLICY, "no-referrer")];
 
 /// Adds them.
 pub(crate) fn add(response: &mut Response) {

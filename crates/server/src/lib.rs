@@ -8,6 +8,7 @@
 //! - `access`: who calls, and what they may do. `error`: the one shape of every refusal.
 //! - `door`: what every request passes; `limits`, `headers`, `audit`: what it does on the way. `listen`: sockets.
 //! - `ways_out`: where data of jobs leaves, and how much of it.
+//! - `web`: the page for people, which is a client of the API in the same process.
 //! - `resources`: one file per resource. `shape`: what requests and answers look like.
 
 mod access;
@@ -33,6 +34,7 @@ mod routes;
 pub mod shape;
 mod stream;
 pub mod ways_out;
+mod web;
 mod webhooks;
 
 pub use access::{

@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use crate::access::Caller;
 use crate::api::Api;
 use crate::error::ApiError;
+use crate::route::RouteAccess;
 pub(crate) use request_room::RequestRoom;
 pub use settings::ServerLimits;
 pub use shares::Share;
@@ -43,7 +44,7 @@ const BULK: [&str; 5] = [
 const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// Refuses bodies of a form that is never taken, before anything is read.
-pub(crate) fn check_form(parts: &Parts, body: &Body) -> Result<(), ApiError> {
+pub(crate) fn check_form(parts: &Parts, body: &Body, sign: &RouteAccess) -> Result<(), ApiError> {
     let unsupported = |code, message: &str| ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, code, message);
     let mut encodings = parts.headers.get_all(CONTENT_ENCODING).iter();
     if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
@@ -53,11 +54,17 @@ pub(crate) fn check_form(parts: &Parts, body: &Body) -> Result<(), ApiError> {
     }
     // A form of a foreign page cannot send JSON without asking first, and we never say yes to that.
     let kind = parts.headers.get(CONTENT_TYPE);
-    let is_json = kind.and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
-        kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
-    });
+    // Our own page's forms are another matter: they carry a proof that they are ours.
+    let expected = if sign.is_page() { "application/x-www-form-urlencoded" } else { "application/json" };
+    let is_expected = kind
+        .and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(expected));
     let says_what = kind.is_some() && crate::audit::is_mutating(&parts.method);
-    if (says_what || !body.is_end_stream()) && !is_json {
+    if (says_what || !body.is_end_stream()) && !is_expected {
+        if sign.is_page() {
+            return Err(unsupported("unsupported_media_type", "a form was expected")
+                .hint("programs call the API: see /api/v1/openapi.json"));
+        }
         return Err(unsupported("unsupported_media_type", "a body must be JSON")
             .hint("send it with `Content-Type: application/json`"));
     }
@@ -67,12 +74,14 @@ pub(crate) fn check_form(parts: &Parts, body: &Body) -> Result<(), ApiError> {
 /// Reads the body, takes a place, and runs the handler.
 pub(crate) async fn hand_over(
     api: &Api,
-    route: &str,
+    sign: &RouteAccess,
     request: Request,
     handle: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    match ready(api, route, request).await {
-        Ok((request, room)) => run(api, route, request, room, handle).await,
+    match ready(api, &sign.path, request).await {
+        // A view takes no place itself: the calls of the API that it makes do, and would wait for it in a full house.
+        Ok((request, _room)) if sign.is_page() => handle(request).await,
+        Ok((request, room)) => run(api, &sign.path, request, room, handle).await,
         Err(refusal) => refusal.into_response(),
     }
 }

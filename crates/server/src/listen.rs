@@ -22,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::Peer;
 use crate::api::Api;
+use crate::web;
 use connection::ConnectionServer;
 use connections::Connections;
 pub use error::ListenError;
@@ -75,6 +76,7 @@ pub async fn serve(
     check(address, &api).await?;
     let maintenance = maintain(&api);
     let dependencies = watch_dependencies(&api);
+    let counts = web::keep_history(&api);
     let connections = Arc::new(Connections::new(api.settings().limits.connections));
     let attendant = Arc::new(ConnectionServer::new(&api));
     let accepting = keep_accepting(listener, &api, &connections, attendant);
@@ -83,7 +85,7 @@ pub async fn serve(
     // With this task the listener goes: nobody new gets in.
     accepting.abort();
     let _ = accepting.await;
-    drop(dependencies);
+    drop((dependencies, counts));
     // They would never end by themselves.
     api.close_streams();
     if timeout(api.settings().limits.grace, connections.is_empty()).await.is_err() {

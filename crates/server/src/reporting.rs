@@ -8,6 +8,7 @@ use backstop_kinds::HttpSettings;
 use crate::figures::RequestFigures;
 use crate::ready::ReadyChecks;
 use crate::stream::EventHub;
+use crate::web::{CountHistory, EndedSessions};
 use crate::webhooks::WebhookBacklog;
 
 /// Settings of what tells the outside.
@@ -48,6 +49,10 @@ pub(crate) struct Reporting {
     pub(crate) requests: RequestFigures,
     /// Messages on their way to webhooks.
     pub(crate) webhooks: WebhookBacklog,
+    /// How the kept counts were in the last hour, for the page's charts.
+    pub(crate) history: Arc<CountHistory>,
+    /// Sessions of the page that people have ended.
+    pub(crate) ended_sessions: EndedSessions,
 }
 
 impl Reporting {
@@ -60,6 +65,8 @@ impl Reporting {
             loops: loops.clone(),
             requests: RequestFigures::default(),
             webhooks: WebhookBacklog::default(),
+            history: Arc::default(),
+            ended_sessions: EndedSessions::default(),
         }
     }
 }

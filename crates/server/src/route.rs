@@ -19,12 +19,29 @@ pub enum RouteNeeds {
     RightOverAll(Scope),
 }
 
+/// Who a route is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RouteSort {
+    /// Programs: tokens in a header, bodies in JSON.
+    Api,
+    /// People: sessions in a cookie, forms. A change is made by a call of the API, and that call is written down.
+    Page,
+    /// People; what is asked for is no call of the API, so that this request itself is written down.
+    AuditedPage,
+}
+
+/// Marks a call that the page makes for somebody: it is written down like any other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CalledByPage;
+
 /// What the door has to know of a route.
 #[derive(Debug)]
 pub(crate) struct RouteAccess {
     /// Its path, with parameters in braces.
     pub(crate) path: Arc<str>,
     pub(crate) needs: RouteNeeds,
+    /// How its requests are told apart from calls of the API.
+    pub(crate) sort: RouteSort,
     /// Method and path together, for each of [`METHODS`].
     names: [Arc<str>; METHODS.len()],
 }
@@ -37,7 +54,18 @@ const NO_ROUTE: &str = "none";
 
 impl RouteAccess {
     pub(crate) fn new(path: &str, needs: RouteNeeds) -> Self {
-        Self { path: path.into(), needs, names: METHODS.map(|method| format!("{method} {path}").into()) }
+        let names = METHODS.map(|method| format!("{method} {path}").into());
+        Self { path: path.into(), needs, sort: RouteSort::Api, names }
+    }
+
+    /// Of a view or a form. Who is let in is decided by the routes of the API that it calls.
+    pub(crate) fn of_page(path: &str, sort: RouteSort) -> Self {
+        Self { sort, ..Self::new(path, RouteNeeds::Nothing) }
+    }
+
+    /// False for what only programs call.
+    pub(crate) fn is_page(&self) -> bool {
+        self.sort != RouteSort::Api
     }
 
     /// Of whatever has no route.

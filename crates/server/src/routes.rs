@@ -18,7 +18,7 @@ use crate::door::{self, DoorLayer};
 use crate::error::ApiError;
 use crate::resources::routes::Routes;
 use crate::route::{RouteAccess, RouteNeeds};
-use crate::{openapi, resources};
+use crate::{openapi, resources, web};
 
 /// One route: what the tests of every route go through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -112,10 +112,13 @@ pub fn router(api: Api) -> Router {
             router = router.route(path, guarded);
         }
     }
-    router
+    let router = router
         .fallback(behind(&api, no_such_path))
         .method_not_allowed_fallback(behind(&api, wrong_method))
-        .with_state(api)
+        .with_state(api.clone());
+    // The page calls what is here so far, and never itself.
+    let needs = table().into_iter().map(|route| (format!("{} {}", route.method, route.path), route.needs));
+    router.clone().merge(web::routes(&api, router, needs.collect()))
 }
 
 /// An answer for requests without a route: they pass the door too.

@@ -22,6 +22,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Somebody who is known.
+    pub(crate) fn known(caller: Caller) -> Self {
+        Self { caller, unknown: None }
+    }
+
     /// Somebody who was not asked.
     pub(crate) fn nobody() -> Self {
         Self { caller: Caller::nobody(), unknown: None }
@@ -48,11 +53,7 @@ pub(crate) async fn identify(api: &Api, parts: &Parts) -> Identity {
 async fn who(api: &Api, peer: Option<Peer>, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let (door, token) = (api.door(), bearer(headers)?);
     match door.tokens.find(token).await? {
-        TokenLookup::Holder(caller) => {
-            let admitted = door.rates.as_ref().map_or(Ok(()), |rates| rates.admit(caller.name().to_owned()));
-            admitted.map_err(|wait| too_many(wait, "this token has made too many requests"))?;
-            Ok(caller)
-        }
+        TokenLookup::Holder(caller) => admit_rate(api, caller),
         TokenLookup::Open if is_of_this_machine(peer, headers) => Ok(Caller::of_this_machine()),
         TokenLookup::Open => Err(ApiError::unauthorized()),
         TokenLookup::Nobody => {
@@ -63,6 +64,14 @@ async fn who(api: &Api, peer: Option<Peer>, headers: &HeaderMap) -> Result<Calle
             Err(ApiError::unauthorized())
         }
     }
+}
+
+/// Counts a request of a token.
+pub(crate) fn admit_rate(api: &Api, caller: Caller) -> Result<Caller, ApiError> {
+    let rates = api.door().rates.as_ref();
+    let admitted = rates.map_or(Ok(()), |rates| rates.admit(caller.name().to_owned()));
+    admitted.map_err(|wait| too_many(wait, "this token has made too many requests"))?;
+    Ok(caller)
 }
 
 /// Counts a token that was wrong, whatever it was for: an address that guesses is left alone for a while.
@@ -109,7 +118,7 @@ pub(crate) fn admit(needs: RouteNeeds, who: &Identity) -> Result<(), ApiError> {
     })
 }
 
-fn check(needs: RouteNeeds, caller: &Caller) -> Result<(), ApiError> {
+pub(crate) fn check(needs: RouteNeeds, caller: &Caller) -> Result<(), ApiError> {
     let (scope, everything) = match needs {
         RouteNeeds::Nothing => return Ok(()),
         RouteNeeds::Right(scope) => (scope, false),

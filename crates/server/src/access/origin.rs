@@ -17,21 +17,35 @@ pub(crate) fn check(parts: &Parts, settings: &AccessSettings) -> Result<(), ApiE
         // It tells nothing and changes nothing, and load balancers call it by all sorts of names.
         return Ok(());
     }
-    let peer = parts.extensions.get::<Peer>();
-    let host = host(parts);
-    match (host, peer) {
-        // Only the program itself calls without a socket.
-        (None, None) => {}
-        (Some(host), peer) if is_ours(host, peer.map(|peer| peer.local), &settings.allowed_hosts) => {}
-        _ => return Err(wrong_host()),
-    }
-    let Some(asked_by) = foreign_page(parts, host, &settings.allowed_origins) else { return Ok(()) };
+    check_host(parts, settings)?;
+    let Some(asked_by) = foreign_page(parts, host(parts), &settings.allowed_origins) else { return Ok(()) };
     Err(ApiError::new(
         StatusCode::FORBIDDEN,
         "foreign_origin",
         format!("{asked_by} may not call this server"),
     )
     .hint("only pages of this server may; name others in [server] allowed_origins"))
+}
+
+/// Refuses a request that is sent to a name that is not ours.
+pub(crate) fn check_host(parts: &Parts, settings: &AccessSettings) -> Result<(), ApiError> {
+    let peer = parts.extensions.get::<Peer>();
+    match (host(parts), peer) {
+        // Only the program itself calls without a socket.
+        (None, None) => Ok(()),
+        (Some(host), peer) if is_ours(host, peer.map(|peer| peer.local), &settings.allowed_hosts) => Ok(()),
+        _ => Err(wrong_host()),
+    }
+}
+
+/// True for a person who follows a link, perhaps from a chat or a ticket: the browser shows the answer to that person
+/// and to no page, and sends no cookie of ours along when the link is another site's.
+pub(crate) fn is_visit(parts: &Parts) -> bool {
+    let says = |name: &str, value: &str| parts.headers.get(name).is_some_and(|said| said == value);
+    parts.method == Method::GET
+        && says("sec-fetch-mode", "navigate")
+        && says("sec-fetch-dest", "document")
+        && !parts.headers.contains_key(ORIGIN)
 }
 
 fn wrong_host() -> ApiError {

@@ -127,7 +127,11 @@ impl Tokens {
 
     /// Who holds this token; `None` asks for somebody who shows none.
     pub(crate) async fn find(&self, text: Option<&str>) -> Result<TokenLookup, StoreError> {
-        let hash = text.map(TokenHash::of);
+        self.find_hash(text.map(TokenHash::of)).await
+    }
+
+    /// Who holds the token with this hash: a session knows no more of it.
+    pub(crate) async fn find_hash(&self, hash: Option<TokenHash>) -> Result<TokenLookup, StoreError> {
         if let Some((one, holder)) = hash.as_ref().and_then(|hash| self.inner.configured.find(hash)) {
             // Expiry is the only thing about it that needs a clock, and only then the store is asked for one.
             let expired = one.grant.expires.is_some() && !one.is_live(self.known().await?.1);

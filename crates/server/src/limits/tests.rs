@@ -29,7 +29,8 @@ fn ask(place: &Waiting, route: &'static str) -> tokio::task::JoinHandle<Response
             begun.send(()).expect("somebody listens");
             std::future::pending::<Response>().await
         };
-        hand_over(&api, route, request, wait).await
+        let sign = RouteAccess::new(route, crate::route::RouteNeeds::Nothing);
+        hand_over(&api, &sign, request, wait).await
     })
 }
 

@@ -8,5 +8,6 @@ mod harness;
 mod jobs;
 mod openapi;
 mod operate;
+mod page;
 mod queues;
 mod work;

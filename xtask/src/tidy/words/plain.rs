@@ -5,7 +5,8 @@
 pub(super) const WORDS: [&str; 8] = [EVERYDAY, RUST, DATABASES, HTTP, SYSTEM, SECURITY, QUEUES, TESTS];
 
 const EVERYDAY: &str = "\
-    about add allow and approval at backstop begin by call cancel change choice class close calendar colour compare \
+    about add allow and approval at backstop begin by call cancel change chart choice class close calendar colour \
+    compare \
     comparison complete condition conflict danger day decided delivered detail done draft earlier edit effect empty \
     entry equal \
     explain explanation \
@@ -17,7 +18,7 @@ const EVERYDAY: &str = "\
     position prepared problem quantity ran raw read ready reference related reserve resume reveal room second see \
     seen send sent served settled share show shown sighting silent size skip sort standard start step stop \
     strict summary \
-    support survey taken target time total trial try undo unknown unread up update use user view wait watch way \
+    support survey taken target time total trial try undo unknown unread up update use user view visit wait watch way \
     with written";
 
 const RUST: &str = "\

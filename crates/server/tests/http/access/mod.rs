@@ -11,6 +11,6 @@ mod logins;
 mod matrix;
 mod memory;
 mod sockets;
-mod stage;
+pub(crate) mod stage;
 mod strangers;
 mod tokens;

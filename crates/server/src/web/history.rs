@@ -1,0 +1,265 @@
+//! The last hour of the kept counts, in the memory of this process: what the charts are drawn from.
+//!
+//! The stores keep counts, not their past. A sample is a few counts per queue and incident, so an hour is small and
+//! bounded whatever the store holds. What was before this process began, or while the store did not answer, is not
+//! known, and is a gap.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use backstop::Timestamp;
+use backstop_store::{Incident, QueueView};
+
+/// How often a sample is taken.
+pub(super) const EVERY: Duration = Duration::from_secs(5);
+
+/// How far back samples are kept.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// How much of it a chart shows: the shortest that holds all that is known, so that a server that has just begun does
+/// not show an empty hour.
+const WINDOWS: [Duration; 3] = [Duration::from_secs(300), Duration::from_secs(900), HOUR];
+
+/// Samples that are further apart than this have a gap between them.
+const GAP: Duration = Duration::from_secs(20);
+
+/// Points of a chart: of an hour, one for each half minute.
+pub(super) const POINTS: usize = 120;
+
+/// Queues and incidents of one sample; the fullest and the latest ones.
+pub(super) const MOST_QUEUES: usize = 200;
+pub(super) const MOST_INCIDENTS: usize = 50;
+
+/// What is remembered of a queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct QueueCounts {
+    pub(super) ended: u64,
+    pub(super) failed: u64,
+    pub(super) pending: u64,
+    pub(super) running: u64,
+    pub(super) oldest_wait_ms: u64,
+}
+
+impl QueueCounts {
+    fn of(view: &QueueView, now: Timestamp) -> Self {
+        let wait = view.oldest_due.map_or(Duration::ZERO, |due| now.since(due));
+        Self {
+            ended: view.succeeded + view.failed + view.canceled,
+            failed: view.failed,
+            pending: view.pending,
+            running: view.running,
+            oldest_wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// The counts of one moment.
+#[derive(Debug, Clone)]
+struct CountSample {
+    at: Timestamp,
+    queues: HashMap<Arc<str>, QueueCounts>,
+    /// Failures of incidents, by fingerprint.
+    failures: HashMap<Arc<str>, u64>,
+}
+
+/// The last hour.
+#[derive(Debug, Default)]
+pub(crate) struct CountHistory {
+    samples: Mutex<VecDeque<CountSample>>,
+}
+
+/// A line of a chart: a value for each point, and none where nothing is known.
+pub(super) type Line = Vec<Option<f64>>;
+
+impl CountHistory {
+    /// Takes a sample, and forgets what is older than an hour.
+    pub(super) fn add(&self, now: Timestamp, mut queues: Vec<QueueView>, incidents: &[Incident]) {
+        queues.sort_by_key(|view| std::cmp::Reverse(view.pending + view.running + view.failed));
+        queues.truncate(MOST_QUEUES);
+        let counts = queues.iter().map(|view| (view.name.as_str().into(), QueueCounts::of(view, now)));
+        let failures = incidents.iter().take(MOST_INCIDENTS);
+        let failures = failures.map(|one| (one.fingerprint.to_string().into(), one.failures));
+        let sample = CountSample { at: now, queues: counts.collect(), failures: failures.collect() };
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.retain(|one| one.at.after(HOUR) >= now && one.at < now);
+        samples.push_back(sample);
+    }
+
+    /// Since when counts are known without a gap at the beginning; none before the first sample.
+    pub(super) fn since(&self) -> Option<Timestamp> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner).front().map(|one| one.at)
+    }
+
+    /// How far back charts go.
+    pub(super) fn window(&self, now: Timestamp) -> Duration {
+        let known = self.since().map_or(Duration::ZERO, |since| now.since(since));
+        WINDOWS.into_iter().find(|window| known <= *window).unwrap_or(HOUR)
+    }
+
+    /// A value that goes up and down, added up over the queues that are seen.
+    pub(super) fn level(
+        &self,
+        now: Timestamp,
+        sees: impl Fn(&str) -> bool,
+        pick: impl Fn(&QueueCounts) -> u64,
+    ) -> Line {
+        self.points(now, |_, sample| Some(float(sum(sample, &sees, &pick))))
+    }
+
+    /// The same, as the highest of the queues that are seen.
+    pub(super) fn highest(
+        &self,
+        now: Timestamp,
+        sees: impl Fn(&str) -> bool,
+        pick: impl Fn(&QueueCounts) -> u64,
+    ) -> Line {
+        self.points(now, |_, sample| {
+            let seen = sample.queues.iter().filter(|(name, _)| sees(name));
+            Some(float(seen.map(|(_, counts)| pick(counts)).max().unwrap_or(0)))
+        })
+    }
+
+    /// How fast a count grows, per second. Where it shrinks, as when jobs are archived, nothing is known.
+    pub(super) fn growth(
+        &self,
+        now: Timestamp,
+        sees: impl Fn(&str) -> bool,
+        pick: impl Fn(&QueueCounts) -> u64,
+    ) -> Line {
+        self.points(now, |before, sample| {
+            let (from, to) = (sum(before?, &sees, &pick), sum(sample, &sees, &pick));
+            per_second(before?, sample, from, to)
+        })
+    }
+
+    /// How fast an incident fails, per second.
+    pub(super) fn failures(&self, now: Timestamp, fingerprint: &str) -> Line {
+        self.points(now, |before, sample| {
+            let to = *sample.failures.get(fingerprint)?;
+            // One that was not there before had not failed.
+            let from = before?.failures.get(fingerprint).copied().unwrap_or(0);
+            per_second(before?, sample, from, to)
+        })
+    }
+
+    fn points(
+        &self,
+        now: Timestamp,
+        value: impl Fn(Option<&CountSample>, &CountSample) -> Option<f64>,
+    ) -> Line {
+        let step = self.window(now) / u32::try_from(POINTS).unwrap_or(1);
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut sums, mut before) = (vec![(0.0, 0u32); POINTS], None::<&CountSample>);
+        for sample in samples.iter() {
+            let joined = before.filter(|before| sample.at.since(before.at) <= GAP);
+            before = Some(sample);
+            if let (Some(value), Some(place)) = (value(joined, sample), place(now, sample.at, step)) {
+                sums[place].0 += value;
+                sums[place].1 += 1;
+            }
+        }
+        let known = sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / f64::from(count)));
+        joined(known.collect(), step)
+    }
+}
+
+fn sum(sample: &CountSample, sees: &impl Fn(&str) -> bool, pick: &impl Fn(&QueueCounts) -> u64) -> u64 {
+    sample.queues.iter().filter(|(name, _)| sees(name)).map(|(_, counts)| pick(counts)).sum()
+}
+
+fn per_second(before: &CountSample, sample: &CountSample, from: u64, to: u64) -> Option<f64> {
+    let seconds = sample.at.since(before.at).as_secs_f64();
+    (seconds > 0.0).then_some(())?;
+    to.checked_sub(from).map(|grown| float(grown) / seconds)
+}
+
+/// Fills the points between two samples that belong together: where points are closer than samples, that is no gap.
+fn joined(mut points: Line, step: Duration) -> Line {
+    let most = usize::try_from(GAP.as_millis() / step.as_millis().max(1)).unwrap_or(0);
+    let mut last = None;
+    for place in 0..points.len() {
+        let Some(value) = points[place] else { continue };
+        if let Some((before, was)) = last
+            && place - before <= most
+        {
+            points[before + 1..place].fill(Some(was));
+        }
+        last = Some((place, value));
+    }
+    points
+}
+
+/// Which point of the chart a moment belongs to; none before it begins.
+fn place(now: Timestamp, at: Timestamp, step: Duration) -> Option<usize> {
+    let back = now.since(at);
+    let steps = usize::try_from(back.as_millis() / step.as_millis()).ok()?;
+    (POINTS - 1).checked_sub(steps)
+}
+
+fn float(count: u64) -> f64 {
+    backstop::figures::float(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: i64 = 1_800_000_000_000_000;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_micros(START).after(Duration::from_secs(seconds))
+    }
+
+    fn queue(name: &str, succeeded: u64, pending: u64) -> QueueView {
+        QueueView {
+            name: name.to_owned(),
+            paused: false,
+            pause_note: None,
+            pending,
+            waiting: 0,
+            running: 0,
+            paused_jobs: 0,
+            succeeded,
+            failed: 0,
+            canceled: 0,
+            oldest_due: None,
+            workers: 1,
+        }
+    }
+
+    #[test]
+    fn rates_are_differences_and_what_is_not_known_is_a_gap() {
+        let history = CountHistory::default();
+        for step in 0..60 {
+            history.add(at(step * 5), vec![queue("mail", step * 10, 7), queue("acme/mail", 0, 100)], &[]);
+        }
+        // Two minutes in which nobody looked.
+        for step in 84..90 {
+            history.add(at(step * 5), vec![queue("mail", step * 10, 9)], &[]);
+        }
+        let now = at(450);
+        assert_eq!(history.window(now), Duration::from_secs(900), "as long as it needs");
+        let rate = history.growth(now, |name| name == "mail", |counts| counts.ended);
+        assert_eq!(rate.len(), POINTS);
+        let known: Vec<usize> = (0..POINTS).filter(|place| rate[*place].is_some()).collect();
+        assert!(known.iter().all(|place| (rate[*place].unwrap() - 2.0).abs() < 1e-9), "{rate:?}");
+        assert_eq!(rate[0], None, "before the first sample nothing is known");
+        assert!(known.windows(2).any(|pair| pair[1] > pair[0] + 2), "the gap is left out: {known:?}");
+        let backlog = history.level(now, |name| name == "mail", |counts| counts.pending);
+        assert_eq!(backlog[POINTS - 1], Some(9.0), "only what the visitor sees is added up");
+        // A count that shrinks says nothing of how fast it grew.
+        history.add(at(455), vec![queue("mail", 0, 9)], &[]);
+        assert_eq!(history.growth(at(455), |_| true, |counts| counts.ended)[POINTS - 1], None);
+    }
+
+    #[test]
+    fn it_never_holds_more_than_an_hour() {
+        let history = CountHistory::default();
+        for step in 0..2_000 {
+            history.add(at(step * 5), vec![queue("mail", 0, 0)], &[]);
+        }
+        assert!(history.samples.lock().unwrap().len() <= 721);
+        assert_eq!(history.since(), Some(at(1_999 * 5 - 3_600)));
+    }
+}

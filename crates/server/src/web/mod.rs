@@ -1,0 +1,98 @@
+//! The page: what the API knows, drawn for people who have to understand it fast.
+//!
+//! The page is a client of the API in the same process. Every figure on it is the answer of a route, and every change
+//! is a call of one, made with the rights of whoever looks: so scopes, tenants, audit and limits hold without being
+//! written twice, and what the page can do, a program can do too.
+//!
+//! - [`session`]: who looks. [`visit`]: one request of a person. [`call`]: how it asks the API.
+//! - [`actions`], [`form`], [`act`]: every change that can be made, how it is asked for, and made.
+//! - [`views`]: one file per view. [`frame`]: what is around all of them. [`words`], [`chart`], [`timeline`],
+//!   [`graph`]: how figures read and look. [`history`], [`sampler`]: the last hour. [`assets`]: style and script.
+
+mod act;
+mod actions;
+mod assets;
+mod call;
+mod chart;
+mod ended_sessions;
+mod find;
+mod form;
+mod frame;
+mod graph;
+mod history;
+mod login;
+mod sampler;
+mod server;
+mod session;
+mod show;
+mod timeline;
+mod views;
+mod visit;
+mod words;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{MethodRouter, get, post};
+
+use crate::api::Api;
+use crate::door::DoorLayer;
+use crate::route::{RouteAccess, RouteNeeds, RouteSort};
+
+pub(crate) use ended_sessions::EndedSessions;
+pub(crate) use history::CountHistory;
+pub(crate) use sampler::keep_history;
+use server::PageServer;
+pub(crate) use session::identify;
+
+/// Every view and form, on top of the API that they call and of what its routes need.
+pub(crate) fn routes(api: &Api, calls: Router, needs: HashMap<String, RouteNeeds>) -> Router {
+    let mut router = Router::new();
+    for (path, sort, handlers) in table() {
+        let sign = Arc::new(RouteAccess::of_page(path, sort));
+        router = router.route(path, handlers.layer(DoorLayer { api: api.clone(), sign }));
+    }
+    router.with_state(PageServer::new(api.clone(), calls, needs))
+}
+
+type PageRoute = (&'static str, RouteSort, MethodRouter<PageServer>);
+
+fn table() -> Vec<PageRoute> {
+    let view = |path, handlers| (path, RouteSort::Page, handlers);
+    vec![
+        view("/", get(views::overview::show)),
+        view("/incidents", get(views::incidents::list)),
+        view("/incidents/{fingerprint}", get(views::incident::show)),
+        view("/redrives", get(views::redrives::list)),
+        view("/redrives/new", get(views::redrive_new::show).post(views::redrive_new::count)),
+        view("/redrives/{id}", get(views::redrive::show)),
+        view("/jobs", get(views::jobs::list)),
+        view("/jobs/new", get(views::submit::show)),
+        view("/jobs/{id}", get(views::job::show)),
+        ("/jobs/{id}/reveal", RouteSort::AuditedPage, post(views::job::reveal)),
+        view("/queues", get(views::queues::list)),
+        view("/parked", get(views::parked::show)),
+        view("/workflows", get(views::workflows::list)),
+        view("/workflows/{id}", get(views::workflow::show)),
+        view("/signals", get(views::signals::list)),
+        view("/schedules", get(views::schedules::list)),
+        view("/rejects", get(views::rejects::list)),
+        view("/rejects/{fingerprint}", get(views::rejects::show)),
+        view("/workers", get(views::workers::list)),
+        view("/circuits", get(views::circuits::list)),
+        view("/limits", get(views::limits::list)),
+        view("/archive", get(views::archive::list)),
+        view("/archive/{id}", get(views::archive::show)),
+        view("/alerts", get(views::alerts::list)),
+        view("/webhooks", get(views::webhooks::list)),
+        view("/tokens", get(views::tokens::list).post(views::tokens::make)),
+        view("/rules", get(views::rules::list).post(views::rules::rehearse)),
+        view("/audit", get(views::audit::list)),
+        view("/find", get(find::show)),
+        view("/act", post(act::act)),
+        view("/login", get(login::ask).post(login::log_in)),
+        view("/logout", post(login::log_out)),
+        view("/page/{file}", get(assets::serve)),
+    ]
+}

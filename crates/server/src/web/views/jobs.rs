@@ -1,0 +1,109 @@
+//! Jobs: a list that follows its address.
+
+use axum::response::Response;
+use backstop::State;
+use backstop_core::job::JobJson;
+use maud::{Markup, html};
+
+use crate::shape::Items;
+use crate::web::call::PageProblem;
+use crate::web::form;
+use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::visit::PageVisit;
+use crate::web::words::{none, number, short, short_id, state, when};
+
+/// Conditions that the address may hold, as the API knows them.
+const KEPT: [&str; 10] = [
+    "status",
+    "queue",
+    "kind",
+    "tag",
+    "business_key",
+    "reason",
+    "fingerprint",
+    "created_after",
+    "created_before",
+    "finished_after",
+];
+
+/// Conditions by which dead letters can be driven again from here.
+const DRIVEN_BY: [&str; 4] = ["queue", "kind", "tag", "reason"];
+
+pub(in crate::web) async fn list(visit: PageVisit) -> Response {
+    let body = body(&visit).await;
+    visit.show(PagePlace::Jobs, "Jobs", body)
+}
+
+async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
+    let mut kept = KEPT.to_vec();
+    kept.push("cursor");
+    let found: Items<JobJson> =
+        visit.calls.get(&visit.path("/api/v1/jobs", &kept, &[("limit", "50")])).await?;
+    let actions = html! {
+        @if visit.allows("POST /api/v1/jobs") { a.button href="/jobs/new" { "Submit a job" } }
+        (drive(visit))
+    };
+    Ok(html! {
+        (heading("Jobs", &html! { "Newest first. The address holds the filter: send it to somebody." }, &actions))
+        (filters(visit))
+        @if found.items.is_empty() {
+            (empty(if visit.uri.query().is_some() { "No job is like that." } else { "No job was submitted yet." }))
+        } @else { (table(visit, &found.items)) }
+        (pages(visit, "/jobs", &KEPT, found.next_cursor.as_deref()))
+    })
+}
+
+/// Dead letters that were filtered can be driven again as they were filtered: the plan counts them first.
+fn drive(visit: &PageVisit) -> Markup {
+    let dead = visit.asked("status").is_some_and(|status| status == "failed");
+    let to = match visit.asked("fingerprint") {
+        Some(fingerprint) => visit.path("/redrives/new", &DRIVEN_BY, &[("incident", &fingerprint)]),
+        None => visit.path("/redrives/new", &DRIVEN_BY, &[]),
+    };
+    html! { @if dead && visit.allows("POST /api/v1/redrives") { a.button href=(to) { "Drive these again…" } } }
+}
+
+fn filters(visit: &PageVisit) -> Markup {
+    let mut states = vec![("", "any")];
+    states.extend(State::ALL.iter().map(|state| (state.as_str(), state.as_str())));
+    let said = |name: &str| visit.asked(name).unwrap_or_default().into_owned();
+    html! {
+        form.filters action="/jobs" method="get" {
+            (form::choice("status", "State", visit.asked("status").as_deref(), &states))
+            (form::text("queue", "Queue", &said("queue"), "any"))
+            (form::text("kind", "Kind", &said("kind"), "any"))
+            (form::text("tag", "Tag", &said("tag"), "any"))
+            (form::text("business_key", "Business key", &said("business_key"), "any"))
+            @for name in ["reason", "fingerprint", "created_after", "created_before", "finished_after"] {
+                @if let Some(value) = visit.asked(name) { (form::text(name, &name.replace('_', " "), &value, "")) }
+            }
+            button { "Filter" }
+            @if visit.uri.query().is_some() { a href="/jobs" { "Clear" } }
+        }
+    }
+}
+
+pub(in crate::web) fn table(visit: &PageVisit, jobs: &[JobJson]) -> Markup {
+    html! {
+        div.wide tabindex="0" { table {
+            thead {
+                tr {
+                    th { "Job" } th { "Kind" } th { "Queue" } th { "State" } th.n { "Runs" } th { "Error" }
+                    th { "Created" } th { "Due or ended" }
+                }
+            }
+            tbody data-rows="jobs" { @for job in jobs {
+                tr data-key=(job.id) {
+                    td { a href={ "/jobs/" (job.id) } { code { (short_id(&job.id.to_string())) } } }
+                    td { code { (short(&job.kind, 60)) } }
+                    td { (short(&job.queue, 60)) }
+                    td { (state(job.status)) }
+                    td.n { (number(u64::from(job.runs))) }
+                    td.what { @if let Some(error) = &job.last_error { (short(error, 120)) } @else { (none()) } }
+                    td { (when(visit.now, job.created_at)) }
+                    td { (when(visit.now, job.finished_at.unwrap_or(job.run_at))) }
+                }
+            } }
+        } }
+    }
+}

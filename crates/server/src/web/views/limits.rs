@@ -1,0 +1,67 @@
+//! Limits of runs, and how much of each is used.
+
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::shape::{Items, LimitJson};
+use crate::web::actions::LIMIT_DELETE;
+use crate::web::call::PageProblem;
+use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::visit::PageVisit;
+use crate::web::words::{none, number, short, span, when_if};
+
+pub(in crate::web) async fn list(visit: PageVisit) -> Response {
+    let body = body(&visit).await;
+    visit.show(PagePlace::Limits, "Limits", body)
+}
+
+async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
+    let found: Items<LimitJson> =
+        visit.calls.get(&visit.path("/api/v1/limits", &["cursor"], &[("limit", "100")])).await?;
+    Ok(html! {
+        (heading("Limits", &html! { "How many runs of what may go at once, on all workers together." }, &html! {}))
+        @if found.items.is_empty() {
+            (empty("There is no limit but the slots of workers. `backstop limit set` makes one."))
+        }
+        @else { div.wide tabindex="0" { table {
+            thead {
+                tr {
+                    th { "Limit" } th { "About" } th.n { "At once" } th { "Rate" } th.n { "Permits" }
+                    th.n { "In use" } th.n { "Parked" } th { "Next start" } th { "Change" }
+                }
+            }
+            tbody data-rows="limits" { @for one in &found.items {
+                tr data-key=(one.name) {
+                    td { b { (short(&one.name, 80)) } }
+                    td {
+                        @if let Some(queue) = &one.queue { "queue " code { (short(queue, 40)) } " " }
+                        @if let Some(kind) = &one.kind { "kind " code { (short(kind, 40)) } }
+                        @if one.queue.is_none() && one.kind.is_none() { "everything" }
+                    }
+                    td.n { @if let Some(most) = one.concurrency { (number(most)) } @else { (none()) } }
+                    td {
+                        @if let Some(rate) = &one.rate {
+                            (number(rate.count)) " in " (span(rate.per))
+                        } @else {
+                            (none())
+                        }
+                    }
+                    td.n { @if let Some(permits) = one.permits { (number(u64::from(permits))) } @else { (none()) } }
+                    td.n { (number(one.in_use)) }
+                    td.n { @if let Some(parked) = one.parked { (number(parked)) } @else { (none()) } }
+                    td { (when_if(visit.now, one.next_start)) }
+                    td {
+                        (visit.confirmed(
+                            &LIMIT_DELETE,
+                            &[("name", &one.name)],
+                            "Remove",
+                            "What it holds back may start at once.",
+                            &html! {},
+                        ))
+                    }
+                }
+            } }
+        } } }
+        (pages(visit, "/limits", &[], found.next_cursor.as_deref()))
+    })
+}

@@ -1,0 +1,267 @@
+//! The overview: one sentence that says whether anything is wrong, and the evidence for it.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use backstop_core::incident::Incident;
+use backstop_core::reject::RejectGroup;
+use backstop_store::QueueView;
+use maud::{Markup, html};
+
+use super::needs;
+use crate::shape::{Items, Readiness, Worker};
+use crate::web::call::PageProblem;
+use crate::web::chart::{ChartLine, chart, spark};
+use crate::web::frame::PagePlace;
+use crate::web::history::{CountHistory, Line, POINTS};
+use crate::web::visit::PageVisit;
+use crate::web::words::{counted, number, rate, short, span, when};
+
+/// Queues that have a line of their own; the others are in the sum.
+const DRAWN: usize = 4;
+
+/// Workers that the strip shows.
+const WORKERS: usize = 12;
+
+pub(in crate::web) async fn show(visit: PageVisit) -> Response {
+    let body = body(&visit).await;
+    visit.show(PagePlace::Overview, "Overview", body)
+}
+
+async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
+    let queues: Items<QueueView> = visit.calls.get("/api/v1/queues?limit=200").await?;
+    let incidents: Option<Items<Incident>> =
+        visit.calls.get_if_allowed("/api/v1/incidents?open=true&limit=50").await?;
+    let workers: Option<Items<Worker>> = visit.calls.get_if_allowed("/api/v1/workers?limit=100").await?;
+    let rejects: Option<Items<RejectGroup>> =
+        visit.calls.get_if_allowed("/api/v1/reject-groups?limit=50").await?;
+    let ready: Option<Readiness> = visit.calls.get("/health/ready").await.ok();
+    let incidents = incidents.map(|found| found.items).unwrap_or_default();
+    let needs = needs::all(visit, &queues.items, &incidents).await?;
+    let history = visit.history();
+    Ok(html! {
+        (sentence(visit, &needs, &queues.items, history))
+        (needs::list(&needs))
+        (charts(visit, history, &queues.items, &incidents))
+        (channels(visit, &queues.items, &incidents, rejects.map(|found| found.items).as_deref()))
+        (machine(visit, workers.map(|found| found.items).as_deref(), ready.as_ref()))
+    })
+}
+
+/// The answer, before everything else.
+fn sentence(
+    visit: &PageVisit,
+    needs: &[needs::Need],
+    queues: &[QueueView],
+    history: &CountHistory,
+) -> Markup {
+    let oldest = queues.iter().filter_map(|queue| queue.oldest_due).min();
+    let wait = oldest.map_or(Duration::ZERO, |due| visit.now.since(due));
+    let sees = |name: &str| visit.caller.sees(name).is_some();
+    let ended = history.growth(visit.now, sees, |counts| counts.ended);
+    let speed = match recent(&ended) {
+        Some(now) => format!("{} ended", rate(now)),
+        None => counted(queues.iter().map(|queue| queue.running).sum(), "job") + " running",
+    };
+    let persons = needs.iter().filter(|need| need.is_bad).count();
+    html! {
+        header.answer data-live="answer" {
+            h1 {
+                @if needs.is_empty() { "All is well" }
+                @else if persons == 0 { (counted(needs.len() as u64, "thing")) " to know of" }
+                @else if persons == 1 { "1 thing needs you" }
+                @else { (number(persons as u64)) " things need you" }
+            }
+            p.lead {
+                (speed) ", oldest wait " (span(wait)) ", "
+                (number(queues.iter().map(|queue| queue.pending).sum())) " waiting, "
+                (number(queues.iter().map(|queue| queue.failed).sum())) " dead"
+            }
+        }
+    }
+}
+
+/// The latest value of a line that is not older than a minute.
+pub(super) fn recent(line: &Line) -> Option<f64> {
+    line[POINTS.saturating_sub(2)..].iter().rev().find_map(|point| *point)
+}
+
+fn charts(visit: &PageVisit, history: &CountHistory, queues: &[QueueView], incidents: &[Incident]) -> Markup {
+    let (now, window) = (visit.now, history.window(visit.now));
+    let sees = |name: &str| visit.caller.sees(name).is_some();
+    let throughput = history.growth(now, sees, |counts| counts.ended);
+    let wait = history.highest(now, sees, |counts| counts.oldest_wait_ms);
+    let wait = wait.into_iter().map(|point| point.map(|value| value / 1_000.0)).collect();
+    let names: Vec<String> = incidents.iter().take(DRAWN).map(|one| short(&one.message, 40)).collect();
+    let causes: Vec<ChartLine<'_>> = incidents
+        .iter()
+        .take(DRAWN)
+        .zip(&names)
+        .zip(CLASSES)
+        .map(|((one, name), class)| {
+            let points = history.failures(now, one.fingerprint.as_str());
+            ChartLine {
+                name,
+                class,
+                points: points.into_iter().map(|point| point.map(|rate| rate * 60.0)).collect(),
+            }
+        })
+        .collect();
+    let mut fullest: Vec<&QueueView> = queues.iter().collect();
+    fullest.sort_by_key(|queue| std::cmp::Reverse(queue.pending + queue.running));
+    let stored = |name: &str| visit.caller.queue(name).unwrap_or_else(|_| name.to_owned());
+    let backlog: Vec<ChartLine<'_>> = fullest
+        .iter()
+        .take(DRAWN)
+        .zip(CLASSES)
+        .map(|(queue, class)| {
+            let wanted = stored(&queue.name);
+            let points = history.level(now, |name| name == wanted, |counts| counts.pending);
+            ChartLine { name: &queue.name, class, points }
+        })
+        .collect();
+    html! {
+        section.charts aria-label="The last hour" {
+            (chart(
+                ("chart-ended", "Ended"),
+                window,
+                &[ChartLine { name: "ended", class: "first", points: throughput }],
+                rate,
+            ))
+            (chart(
+                ("chart-wait", "Oldest wait"),
+                window,
+                &[ChartLine { name: "wait", class: "first", points: wait }],
+                seconds,
+            ))
+            @if causes.is_empty() {
+                (chart(
+                    ("chart-causes", "Failures by cause"),
+                    window,
+                    &[ChartLine { name: "failures", class: "first", points: history.level(now, sees, |_| 0) }],
+                    per_minute,
+                ))
+            }
+            @else { (chart(("chart-causes", "Failures by cause"), window, &causes, per_minute)) }
+            (chart(("chart-backlog", "Waiting by queue"), window, &backlog, whole))
+            @if let Some(since) = history.since() {
+                p.since data-live="since" {
+                    "Charts are known since " (when(now, since))
+                    ", from this server; what was not seen is left out."
+                }
+            }
+        }
+    }
+}
+
+/// The colours of lines, by their place.
+const CLASSES: [&str; DRAWN] = ["first", "second", "third", "fourth"];
+
+fn seconds(value: f64) -> String {
+    span(Duration::from_secs_f64(value.max(0.0)))
+}
+
+fn per_minute(value: f64) -> String {
+    if value > 0.0 && value < 10.0 { format!("{value:.1} a minute") } else { format!("{value:.0} a minute") }
+}
+
+fn whole(value: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is a count, and for people"
+    )]
+    number(value.max(0.0).round() as u64)
+}
+
+/// Where work that did not go well is, side by side: dead letters, rejected items, and what is parked.
+fn channels(
+    visit: &PageVisit,
+    queues: &[QueueView],
+    incidents: &[Incident],
+    rejects: Option<&[RejectGroup]>,
+) -> Markup {
+    let sees = |name: &str| visit.caller.sees(name).is_some();
+    let history = visit.history();
+    let dead = history.level(visit.now, sees, |counts| counts.failed);
+    let (failed, waiting) =
+        (queues.iter().map(|one| one.failed).sum(), queues.iter().map(|one| one.waiting).sum());
+    html! {
+        section.channels aria-label="Channels of trouble" data-live="channels" {
+            div {
+                h2 { a href="/incidents" { "Dead letters" } }
+                p.figure { (number(failed)) (spark(&dead, "first", "Dead letters, the last hour")) }
+                p { (counted(incidents.len() as u64, "incident"))
+                    @if let Some(first) = incidents.iter().map(|one| one.first_seen).min() {
+                        ", the oldest first seen " (when(visit.now, first))
+                    } }
+            }
+            @if let Some(groups) = rejects {
+                div {
+                    h2 { a href="/rejects" { "Rejected items" } }
+                    p.figure { (number(groups.iter().map(|group| group.items).sum())) }
+                    p {
+                        @if groups.is_empty() { "no job has left an item out" }
+                        @else { "of " (counted(groups.len() as u64, "cause")) }
+                        @if let Some(last) = groups.iter().map(|group| group.last_seen).max() {
+                            ", last seen " (when(visit.now, last))
+                        } }
+                }
+            }
+            div {
+                h2 { a href="/parked" { "Parked" } }
+                p.figure { (number(waiting)) }
+                p { "wait for a signal, a step, a key, a limit, a circuit or code" }
+            }
+        }
+    }
+}
+
+fn machine(visit: &PageVisit, workers: Option<&[Worker]>, ready: Option<&Readiness>) -> Markup {
+    html! {
+        section.machine aria-label="Workers and loops" data-live="machine" {
+            @if let Some(workers) = workers { (shown_workers(visit, workers)) }
+            @if let Some(ready) = ready { (loops(ready)) }
+        }
+    }
+}
+
+fn shown_workers(visit: &PageVisit, workers: &[Worker]) -> Markup {
+    let live = workers.iter().filter(|one| one.live).count() as u64;
+    html! {
+        h2 { a href="/workers" { (counted(live, "live worker")) } }
+        @if workers.is_empty() { p.lead { "No worker has made itself known. Jobs wait until one does." } }
+        ul.strip {
+            @for worker in workers.iter().take(WORKERS) {
+                li.bad[!worker.live && worker.running.unwrap_or(0) > 0] {
+                    b { (short(&worker.name, 40)) }
+                    @if let Some(version) = &worker.code_version { " " (short(version, 20)) }
+                    " · "
+                    @if worker.live { (number(worker.running.unwrap_or(0))) " running" }
+                    @else { "silent since " (when(visit.now, worker.expires_at)) }
+                }
+            }
+            @if workers.len() > WORKERS { li { a href="/workers" { "and " (workers.len() - WORKERS) " more" } } }
+        }
+    }
+}
+
+/// What keeps this server going: only what is not well is named, the rest is counted.
+fn loops(ready: &Readiness) -> Markup {
+    let ill: Vec<_> = ready.checks.iter().filter(|check| !check.ok).collect();
+    html! {
+        h2 { "This server" }
+        p.lead {
+            (counted(ready.checks.len() as u64, "check"))
+            @if ill.is_empty() { ", all fine: the store answers, and every loop has been heard of in time." }
+            @else { ", " (ill.len()) " not well:" }
+        }
+        @if !ill.is_empty() {
+            ul.strip {
+                @for check in ill {
+                    li.bad { b { (check.name) } " · " (check.problem.as_deref().unwrap_or("not heard of in time")) }
+                }
+            }
+        }
+    }
+}

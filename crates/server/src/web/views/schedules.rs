@@ -1,0 +1,88 @@
+//! Schedules: when each fires next, what came of it last, and holding it back.
+
+use axum::response::Response;
+use backstop::Timestamp;
+use maud::{Markup, html};
+
+use crate::shape::{Items, ScheduleJson};
+use crate::web::actions::{SCHEDULE_PAUSE, SCHEDULE_RESUME, SCHEDULE_RUN};
+use crate::web::call::PageProblem;
+use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::visit::PageVisit;
+use crate::web::words::{mark, none, short, span_ms, when};
+
+pub(in crate::web) async fn list(visit: PageVisit) -> Response {
+    let body = body(&visit).await;
+    visit.show(PagePlace::Schedules, "Schedules", body)
+}
+
+async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
+    let found: Items<ScheduleJson> =
+        visit.calls.get(&visit.path("/api/v1/schedules", &["cursor"], &[("limit", "100")])).await?;
+    Ok(html! {
+        (heading("Schedules", &html! { "Jobs that are submitted by the clock." }, &html! {}))
+        @if found.items.is_empty() { (empty("There is no schedule.")) }
+        @else { div.wide tabindex="0" { table {
+            thead {
+                tr {
+                    th { "Schedule" } th { "Rhythm" } th { "Job" } th { "Next" } th { "The next five" }
+                    th { "Last" } th { "State" } th { "Change" }
+                }
+            }
+            tbody data-rows="schedules" { @for one in &found.items { (row(visit, one)) } }
+        } } }
+        (pages(visit, "/schedules", &[], found.next_cursor.as_deref()))
+    })
+}
+
+fn row(visit: &PageVisit, one: &ScheduleJson) -> Markup {
+    let at = [("name", one.name.as_str())];
+    html! {
+        tr data-key=(one.name) {
+            td { b { (short(&one.name, 80)) } }
+            td {
+                @if let Some(cron) = &one.cron { code { (short(cron, 60)) } }
+                @else if let Some(every) = one.every_ms { "every " (span_ms(every)) }
+                @if let Some(zone) = &one.time_zone { " " span.dim { (short(zone, 40)) } } }
+            td { code { (short(&one.kind, 60)) } " on " (short(&one.queue, 40)) }
+            td { @if let Some(next) = one.next.first() { (when(visit.now, *next)) } @else { (none()) } }
+            td { (fires(visit.now, &one.next)) }
+            td {
+                @if let Some(last) = &one.last { a href={ "/jobs/" (last.job) } { (when(visit.now, last.fire_time)) } }
+                @else { (none()) }
+                @if let Some(problem) = &one.problem { " " span.bad { (short(problem, 120)) } } }
+            td {
+                @if one.paused {
+                    (mark("paused", "paused"))
+                    @if let Some(by) = &one.paused_by { " " span.dim { "by " (short(by, 40)) } }
+                } @else {
+                    (mark("on", "quiet"))
+                }
+            }
+            td.acts {
+                @if one.paused { (visit.form(&SCHEDULE_RESUME, &at, &html! {}, "Resume")) }
+                @else { (visit.form(&SCHEDULE_PAUSE, &at, &html! {}, "Pause")) }
+                (visit.confirmed(
+                    &SCHEDULE_RUN,
+                    &at,
+                    "Run now",
+                    "One job of it is submitted at once; its rhythm stays as it is.",
+                    &html! {},
+                ))
+            }
+        }
+    }
+}
+
+/// The next fires on a line from now to the last of them.
+fn fires(now: Timestamp, next: &[Timestamp]) -> Markup {
+    let Some(last) = next.last() else { return none() };
+    let whole = (last.as_micros() - now.as_micros()).max(1);
+    let place = |at: &Timestamp| 4 + (at.as_micros() - now.as_micros()).max(0) * 192 / whole;
+    html! {
+        svg.fires role="img" aria-label={ (next.len()) " fires" } viewBox="0 0 200 12" {
+            path.grid d="M0 6H200" {}
+            @for at in next { rect x=(place(at) - 2) y="3" width="4" height="6" { title { (at) } } }
+        }
+    }
+}

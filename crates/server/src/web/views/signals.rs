@@ -1,0 +1,81 @@
+//! Signals: what jobs wait for, what was sent before anybody waited, and giving one.
+
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::shape::{Items, SignalJson};
+use crate::web::actions::SIGNAL_SEND;
+use crate::web::call::PageProblem;
+use crate::web::form;
+use crate::web::frame::{PagePlace, empty, heading};
+use crate::web::visit::PageVisit;
+use crate::web::words::{none, short, short_id, when, when_if};
+
+pub(in crate::web) async fn list(visit: PageVisit) -> Response {
+    let body = body(&visit).await;
+    visit.show(PagePlace::Signals, "Signals", body)
+}
+
+async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
+    let waiting: Items<SignalJson> = visit.calls.get("/api/v1/signals?state=waiting&limit=100").await?;
+    let kept: Items<SignalJson> = visit.calls.get("/api/v1/signals?state=kept&limit=100").await?;
+    let fields = html! {
+        (form::text("key", "Signal", "", "the name that jobs wait for"))
+        (form::json("payload", "Payload, as JSON", "null"))
+    };
+    let send = visit.confirmed(
+        &SIGNAL_SEND,
+        &[],
+        "Send a signal",
+        "Every job that waits for it goes on with this payload; when none waits, it is kept for the next.",
+        &fields,
+    );
+    Ok(html! {
+        (heading(
+            "Signals",
+            &html! { "Jobs that wait for a word from outside: an approval, a payment, an answer." },
+            &send,
+        ))
+        h2 { "Awaited" }
+        @if waiting.items.is_empty() { (empty("No job waits for a signal.")) }
+        @else { div.wide tabindex="0" { table {
+            thead { tr { th { "Signal" } th { "Job" } th { "Waits until" } th { "Give it" } } }
+            tbody data-rows="awaited" { @for one in &waiting.items {
+                @let job = one.job.map(|job| job.to_string()).unwrap_or_default();
+                tr data-key={ (one.key) " " (job) } {
+                    td { code { (short(&one.key, 100)) } }
+                    td { a href={ "/jobs/" (job) } { code { (short_id(&job)) } } }
+                    td { (when(visit.now, one.until)) }
+                    td { (give(visit, &one.key)) }
+                }
+            } }
+        } } }
+        h2 { "Kept for whoever asks" }
+        @if kept.items.is_empty() { (empty("No signal came before somebody waited for it.")) }
+        @else { div.wide tabindex="0" { table {
+            thead { tr { th { "Signal" } th { "Id" } th { "Sent" } th { "Kept until" } } }
+            tbody data-rows="kept" { @for one in &kept.items {
+                tr data-key={ (one.key) " " (one.id.as_deref().unwrap_or_default()) } {
+                    td { code { (short(&one.key, 100)) } }
+                    td { @if let Some(id) = &one.id { code { (short(id, 60)) } } @else { (none()) } }
+                    td { (when_if(visit.now, one.sent_at)) } td { (when(visit.now, one.until)) }
+                }
+            } }
+        } } }
+    })
+}
+
+/// The form that gives one signal.
+fn give(visit: &PageVisit, key: &str) -> Markup {
+    let fields = html! {
+        input type="hidden" name="key" value=(key);
+        (form::json("payload", "Payload, as JSON", "null"))
+    };
+    visit.confirmed(
+        &SIGNAL_SEND,
+        &[],
+        "Give",
+        "Every job that waits for it goes on with this payload.",
+        &fields,
+    )
+}

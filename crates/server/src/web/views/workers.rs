@@ -1,0 +1,68 @@
+//! Workers: who runs jobs, which code they have, and what they need.
+
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::shape::{Items, Worker};
+use crate::web::call::PageProblem;
+use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::visit::PageVisit;
+use crate::web::words::{mark, none, number, short, short_id, when};
+
+pub(in crate::web) async fn list(visit: PageVisit) -> Response {
+    let body = body(&visit).await;
+    visit.show(PagePlace::Workers, "Workers", body)
+}
+
+async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
+    let found: Items<Worker> =
+        visit.calls.get(&visit.path("/api/v1/workers", &["cursor"], &[("limit", "100")])).await?;
+    Ok(html! {
+        (heading(
+            "Workers",
+            &html! { "Each renews its lease; the jobs of one that falls silent are taken back by others." },
+            &html! {},
+        ))
+        @if found.items.is_empty() {
+            (empty("No worker has made itself known. Jobs wait until one does: `backstop work` starts one."))
+        }
+        @else { div.wide tabindex="0" { table {
+            thead {
+                tr {
+                    th { "Worker" } th { "State" } th { "Version" } th { "Queues" } th.n { "Kinds" }
+                    th.n { "Running" } th { "Dependencies" } th { "Since" }
+                }
+            }
+            tbody data-rows="workers" { @for one in &found.items { (row(visit, one)) } }
+        } } }
+        (pages(visit, "/workers", &[], found.next_cursor.as_deref()))
+    })
+}
+
+fn row(visit: &PageVisit, one: &Worker) -> Markup {
+    let is_orphan = !one.live && one.running.unwrap_or(0) > 0;
+    html! {
+        tr data-key=(one.id) {
+            td { b { (short(&one.name, 60)) } " " code.dim { (short_id(&one.id.to_string())) } }
+            td { @if one.paused.is_some() { (mark("pausing", "paused")) } @else if one.live { (mark("live", "quiet")) }
+                @else {
+                    (mark("silent", if is_orphan { "failed" } else { "quiet" })) " since "
+                    (when(visit.now, one.expires_at))
+                } }
+            td { @if let Some(version) = &one.code_version { (short(version, 40)) } @else { (none()) } }
+            td.what { (short(&one.queues.join(", "), 120)) }
+            td.n
+                title=(short(&one.kinds.iter().map(|kind| kind.kind.as_str()).collect::<Vec<_>>().join(", "), 600)) {
+                (number(one.kinds.len() as u64))
+            }
+            td.n { @if let Some(running) = one.running { (number(running)) } @else { (none()) } }
+            td {
+                @if one.dependencies.is_empty() { (none()) }
+                @for need in &one.dependencies {
+                    (mark(&short(&need.dependency, 40), if need.ok { "quiet" } else { "failed" })) " "
+                }
+            }
+            td { (when(visit.now, one.started_at)) }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What is shown to whom, what stands in the audit log, and what it costs.
+
+use backstop_server::Scope;
+use serde_json::json;
+
+use super::{Visitor, dead_letter, proof, stage, whole_token};
+
+#[tokio::test(start_paused = true)]
+async fn what_a_token_may_not_do_is_not_shown_and_not_done() {
+    let stage = stage().await;
+    let all = whole_token(&stage).await;
+    let job = json!({ "kind": "charge", "max_retries": 0 });
+    dead_letter(&stage, &all, job, "the card was declined", "Declined").await;
+    let reader = stage.token("reader", &[Scope::Read]).await;
+    let operator = stage.token("operator", &[Scope::Read, Scope::Operate]).await;
+    let (reader, operator) = (Visitor::with(&stage, &reader).await, Visitor::with(&stage, &operator).await);
+    for path in ["/", "/incidents", "/jobs", "/queues", "/schedules", "/circuits"] {
+        let (read, operated) = (reader.get(path).await, operator.get(path).await);
+        assert_eq!((read.status.as_u16(), operated.status.as_u16()), (200, 200), "{path}");
+        assert!(!read.text.contains("action=\"/act\""), "{path} offers a change to a reader");
+        assert!(!read.text.contains("href=\"/tokens\""), "{path} leads where a reader may not go");
+    }
+    assert!(operator.get("/queues").await.text.contains("action=\"/act\""));
+    assert_eq!(reader.get("/tokens").await.status, 403, "the API says no, and the page says so");
+    assert_eq!(reader.get("/audit").await.status, 403);
+    // A form that somebody made up goes to the same check.
+    let made_up =
+        [("proof", &*proof(&reader.get("/").await.text)), ("action", "queue.pause"), ("at.name", "default")];
+    assert_eq!(reader.send("/act", &made_up).await.status, 403);
+    let incident = reader.get("/incidents").await.text;
+    assert!(incident.contains("the card was declined"), "{incident}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_sees_what_is_its_own_and_nothing_else() {
+    let stage = stage().await;
+    let (acme, other) = (
+        stage.token_of("acme", &Scope::ALL, Some("acme")).await,
+        stage.token_of("globex", &Scope::ALL, Some("globex")).await,
+    );
+    for (token, name) in [(&acme, "anvil"), (&other, "death-ray")] {
+        let job = json!({ "kind": format!("make_{name}"), "queue": format!("{name}s"), "max_retries": 0 });
+        dead_letter(&stage, token, job, &format!("the {name} is broken"), "Broken").await;
+    }
+    let visitor = Visitor::with(&stage, &acme).await;
+    for path in ["/", "/incidents", "/jobs", "/queues", "/workers", "/find?q=broken"] {
+        let page = visitor.get(path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        assert!(!page.text.contains("death-ray") && !page.text.contains("globex"), "{path}: {}", page.text);
+    }
+    assert!(visitor.get("/incidents").await.text.contains("the anvil is broken"));
+    assert!(visitor.get("/queues").await.text.contains("anvils"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_on_the_page_stands_in_the_log_once_and_so_does_looking_at_secrets() {
+    let stage = stage().await;
+    let all = whole_token(&stage).await;
+    let job = json!({ "kind": "charge", "max_retries": 0, "payload": { "password": "hunter2" } });
+    dead_letter(&stage, &all, job, "no", "No").await;
+    let visitor = Visitor::with(&stage, &all).await;
+    visitor.act("queue.pause", &[("at.name", "default")]).await;
+    let id = stage.call("GET", "/api/v1/jobs", Some(&all)).await.json()["items"][0]["id"].clone();
+    let path = format!("/jobs/{}", id.as_str().unwrap());
+    let masked = visitor.get(&path).await.text;
+    assert!(!masked.contains("hunter2"), "{masked}");
+    let form = [("proof", &*proof(&masked))];
+    let shown = visitor.send(&format!("{path}/reveal"), &form).await;
+    assert!(shown.text.contains("hunter2"), "{}", shown.text);
+    assert_eq!(visitor.send(&format!("{path}/reveal"), &[]).await.status, 403, "not without the proof");
+    assert!(!visitor.get(&path).await.text.contains("hunter2"), "it is shown once, and kept nowhere");
+    let log = stage.call("GET", "/api/v1/audit", Some(&all)).await.json();
+    let told: Vec<(&str, &str, u64)> = log["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .map(|line| {
+            (line["who"].as_str().unwrap(), line["path"].as_str().unwrap(), line["status"].as_u64().unwrap())
+        })
+        // What was refused changed nothing, and its line does not have to be there yet.
+        .filter(|(_, _, status)| *status < 400)
+        .filter(|(_, path, _)| !path.starts_with("/api/v1/work/") && *path != "/api/v1/jobs")
+        .collect();
+    let reveal = format!("{path}/reveal");
+    let expected = [("all", "/api/v1/queues/default/pause", 200), ("all", &*reveal, 200)];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_open_pages_cost_the_store_no_more_than_one() {
+    let stage = stage().await;
+    let all = whole_token(&stage).await;
+    let visitor = Visitor::with(&stage, &all).await;
+    for _ in 0..50 {
+        assert_eq!(visitor.get("/").await.status, 200);
+    }
+    let figures = stage.call("GET", "/metrics", Some(&all)).await.text;
+    let calls = |route: &str| -> Option<f64> {
+        let line = figures.lines().find(|line| {
+            line.starts_with("backstop_http_requests_total") && line.contains(&format!("\"GET {route}\""))
+        });
+        line?.rsplit(' ').next()?.parse().ok()
+    };
+    for route in ["/api/v1/queues", "/api/v1/incidents", "/api/v1/workers", "/api/v1/clock"] {
+        assert_eq!(calls(route), Some(1.0), "{route}: {figures}");
+    }
+    assert_eq!(calls("/"), Some(50.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_view_is_small_whatever_the_store_holds() {
+    let stage = stage().await;
+    let all = whole_token(&stage).await;
+    let jobs: Vec<_> = (0..300).map(|at| json!({ "kind": "k", "queue": format!("queue-{at}") })).collect();
+    let batch = json!({ "jobs": jobs }).to_string();
+    assert!(stage.call_with("POST", "/api/v1/jobs/batch", Some(&all), &batch).await.status.is_success());
+    for at in 0..60 {
+        let job = json!({ "kind": format!("kind_{at}"), "max_retries": 0 });
+        dead_letter(&stage, &all, job, &"a long story ".repeat(150), "Long").await;
+    }
+    let visitor = Visitor::with(&stage, &all).await;
+    let page = visitor.get("/").await;
+    assert_eq!(page.status, 200);
+    let linked = |start: &str, end: &str| {
+        let (_, rest) = page.text.split_once(start).unwrap();
+        rest.split(end).next().unwrap().to_owned()
+    };
+    let style = visitor.get(&linked("rel=\"stylesheet\" href=\"", "\"")).await;
+    let script = visitor.get(&linked("script src=\"", "\"")).await;
+    for file in [&style, &script] {
+        assert_eq!(file.headers["cache-control"], "public, max-age=31536000, immutable");
+    }
+    let whole = page.text.len() + style.text.len() + script.text.len();
+    assert!(
+        whole < 60 * 1_024,
+        "{whole} bytes: {} + {} + {}",
+        page.text.len(),
+        style.text.len(),
+        script.text.len()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_from_elsewhere_is_followed_and_a_form_from_elsewhere_is_not() {
+    let stage = stage().await;
+    let visit = |method: &str, headers: &[(&str, &str)]| {
+        let mut request =
+            axum::http::Request::builder().method(method).uri("/login").header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(axum::body::Body::empty()).unwrap()
+    };
+    let link =
+        [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+    let followed = stage.send(visit("GET", &link)).await;
+    assert!(followed.status.is_redirection() || followed.status.is_success(), "{followed:?}");
+    let framed =
+        [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")];
+    assert_eq!(stage.send(visit("GET", &framed)).await.status, 403);
+    let mut sent = link.to_vec();
+    sent.push(("origin", "https://evil.example"));
+    assert_eq!(stage.send(visit("POST", &sent)).await.status, 403);
+    let mut called = link.to_vec();
+    called[1].1 = "cors";
+    assert_eq!(stage.send(visit("GET", &called)).await.status, 403);
+}
