@@ -86,13 +86,14 @@ impl Backstop {
     ///
     /// ```
     /// # use backstop::prelude::*;
-    /// use backstop::sinks::{Sink, SinkLimits, SinkTopic};
+    /// use backstop::sinks::{OutboxSinks, Sink, SinkLimits, SinkTopic, SinkView};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> JobResult {
     /// let engine = Backstop::open("memory:").await?;
-    /// engine.sinks().set(&Sink::new("billing", [SinkTopic::Results]), SinkLimits::default()).await?;
-    /// let views = engine.sinks().list().await?;
+    /// let sinks: OutboxSinks<'_> = engine.sinks();
+    /// sinks.set(&Sink::new("billing", [SinkTopic::Results]), SinkLimits::default()).await?;
+    /// let views: Vec<SinkView> = sinks.list().await?;
     /// assert_eq!((views.len(), views[0].backlog.messages), (1, 0));
     /// # Ok(()) }
     /// ```

@@ -32,11 +32,20 @@ const WITHOUT: [(&str, &[&str]); 6] = [
     ),
     (
         "errors that are passed on",
-        &["AlertError", "CompleteError", "PurgeError", "RedriveError", "RuleProblem"],
+        &["AlertError", "CompleteError", "PurgeError", "RedriveError", "RuleProblem", "SinkProblem"],
     ),
     (
         "what macros and drivers implement",
-        &["AsError", "CallerTransaction", "IntoReply", "Mark", "MarkKind", "Probe", "Reply"],
+        &[
+            "AsError",
+            "CallerTransaction",
+            "IntoReply",
+            "Mark",
+            "MarkKind",
+            "Probe",
+            "Reply",
+            "TransactionContext",
+        ],
     ),
     (
         "for programs that supervise loops of their own",

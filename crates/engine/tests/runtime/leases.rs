@@ -131,8 +131,8 @@ async fn what_a_claim_took_whose_answer_was_lost_is_handed_back() {
     let store = model();
     let engine = Backstop::on(store.clone(), Config::default());
     let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
-    // The worker enlists, looks, and claims.
-    let forgetful = Frail::new(store, 3, Trouble::Forgotten);
+    // The worker enlists, looks, reads who takes messages, and claims.
+    let forgetful = Frail::new(store, 4, Trouble::Forgotten);
     let forgetful_engine = Backstop::on(forgetful.clone(), Config::default());
     let running = worker(&forgetful_engine).without_maintenance().start().await.expect("started");
     reach(&engine, id, State::Succeeded).await;
