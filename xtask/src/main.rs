@@ -10,6 +10,7 @@ mod generate;
 mod guarantees;
 mod install;
 mod moto;
+mod page;
 mod process;
 mod schemathesis;
 mod servers;
@@ -34,7 +35,7 @@ struct Entry {
 }
 
 /// All commands, in the order in which a newcomer meets them.
-const COMMANDS: [Entry; 6] = [
+const COMMANDS: [Entry; 7] = [
     Entry {
         name: "test",
         arguments: "[FILTER...] [--quick]",
@@ -52,6 +53,12 @@ const COMMANDS: [Entry; 6] = [
         arguments: "[PAGE...] [--check]",
         about: "rewrites the generated pages of docs/, or those named; --check only compares",
         run: generate::run,
+    },
+    Entry {
+        name: "page",
+        arguments: "[NAME...]",
+        about: "the browser tests of the page, or those named; screens are in target/screens",
+        run: page::run,
     },
     Entry {
         name: "servers",

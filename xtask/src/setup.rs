@@ -25,7 +25,7 @@ const fn need(name: &'static str, package: &'static str, why: &'static str) -> N
 }
 
 /// Everything beyond the Rust toolchain.
-const NEEDS: [NeededPackage; 19] = [
+const NEEDS: [NeededPackage; 22] = [
     need("git", "git", "tidy asks it for the list of files"),
     need("cc", "build-essential", "the bundled SQLite is C code"),
     need("unshare", "util-linux", "fault tests make private mounts"),
@@ -47,6 +47,9 @@ const NEEDS: [NeededPackage; 19] = [
     need("rabbitmq-server", "rabbitmq-server", "bridges are tested on real brokers"),
     need("supervisord", "supervisor", "the example for supervisord is run"),
     need("systemd-analyze", "systemd", "the example for systemd is checked"),
+    need("chromium", "chromium", "the page is tested in a real browser"),
+    need("node", "nodejs", "the browser tests are written for it"),
+    need("npm", "npm", "what the browser tests need is installed by it"),
     need("python3", "python3", "schemathesis, which checks the HTTP API, is a Python program"),
     NeededPackage {
         name: "venv of Python",

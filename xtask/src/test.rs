@@ -6,7 +6,7 @@
 use crate::error::{TaskError, only_names};
 use crate::process::CommandLine;
 use crate::steps::{self, CheckStep};
-use crate::{generate, setup, starved, tidy};
+use crate::{generate, page, setup, starved, tidy};
 
 /// The package whose tests start and kill real processes: one at a time, or they disturb each other.
 const CAMPAIGNS: &str = "backstop-chaos";
@@ -52,6 +52,11 @@ fn plan(filters: &[String], quick: bool, nextest: bool) -> Vec<CheckStep> {
     let lines = if nextest { nextest_lines(filters) } else { plain_lines(filters) };
     let tests = CheckStep::commands("tests", lines).with_servers();
     steps.push(if nextest { tests.tried_again_by(starved::failed_tests_again) } else { tests });
+    // Like the long checks it is left out of a quick run, and of one that asks for tests by name.
+    steps.push(match quick || !filters.is_empty() {
+        true => CheckStep::left_out("page", "left out by --quick or by names of tests"),
+        false => CheckStep::call("page", page::check, "cargo xtask page"),
+    });
     steps.push(unless(quick, "doc tests", vec![doc_tests(filters)]));
     steps.push(unless(quick, "rustdoc", vec![rustdoc()]));
     steps
@@ -124,6 +129,7 @@ mod tests {
             "binaries",
             "servers",
             "tests",
+            "page",
             "doc tests",
             "rustdoc",
         ];

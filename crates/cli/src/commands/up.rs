@@ -140,6 +140,8 @@ async fn work(
             stop(worker, app).await;
             return Ok(exit);
         }
+        demo::fill(engine).await?;
+        app.out.note("the page shows it all: open the address above in a browser");
         app.out.note("try: backstop enqueue demo.send_receipt '{\"to\": \"you@example.com\"}' --queue demo");
     }
     if serve(worker, asked, app).await { Ok(exit) } else { Ok(Exit::Failed) }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backstop::prelude::*;
+use backstop::rejects::NewReject;
 use backstop_kinds::Kinds;
 use tokio::time::sleep;
 
@@ -239,5 +240,24 @@ impl Job for FlashSale {
     type Output = JobResult;
     async fn run(self, _: JobContext<Kinds>) -> JobResult {
         Err(format!("sale {} started although it was over", self.sale).into())
+    }
+}
+
+/// Takes most of its rows and rejects the others: the run goes on and succeeds.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ImportCatalog {
+    pub(super) rows: u32,
+}
+
+impl Job for ImportCatalog {
+    const KIND: &'static str = "demo.import_catalog";
+    type Context = Kinds;
+    type Output = JobResult;
+    async fn run(self, cx: JobContext<Kinds>) -> JobResult {
+        for row in (1..=self.rows).filter(|row| row % 7 == 0) {
+            let item = serde_json::json!({ "row": row, "price": null });
+            cx.reject_with(NewReject::new(&item, "the price is missing").keep_item()).await?;
+        }
+        Ok(())
     }
 }

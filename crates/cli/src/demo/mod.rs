@@ -2,9 +2,10 @@
 //!
 //! - [`jobs`]: the kinds, as typed jobs. [`script`]: what each scene submits and how it must end.
 //! - [`stage`]: submits, watches, and calls one job off. [`view`]: what a person sees meanwhile.
-//! - [`summary`]: the table at the end.
+//! - [`summary`]: the table at the end. [`living`]: what the page shows afterwards.
 
 mod jobs;
+mod living;
 mod script;
 mod stage;
 mod summary;
@@ -13,6 +14,7 @@ mod view;
 use backstop::WorkerBuilder;
 use backstop_kinds::Kinds;
 
+pub(crate) use living::fill;
 pub(crate) use script::QUEUE;
 pub(crate) use stage::play;
 pub(crate) use summary::tell;
@@ -33,6 +35,7 @@ pub(crate) fn register(worker: WorkerBuilder<Kinds>) -> WorkerBuilder<Kinds> {
         .register::<jobs::ExportLedger>()
         .register::<jobs::CheckCredit>()
         .register::<jobs::FlashSale>()
+        .register::<jobs::ImportCatalog>()
 }
 
 /// Keeps panics that the demo plans from being printed into its own view; any other panic is told as ever.

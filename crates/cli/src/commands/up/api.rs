@@ -48,6 +48,7 @@ impl ListeningApi {
         let listener = bind(listen.unwrap_or(server.listen), &api).await?;
         let address = listener.local_addr().map_err(|error| Problem::failed("listen", error.to_string()))?;
         app.out.note(&format!("api: {scheme}://{address}"));
+        app.out.note(&format!("page: {scheme}://{address}/"));
         if scheme == "http" && !address.ip().is_loopback() {
             app.out.warn(
                 "tokens and payloads travel unencrypted: set server.tls_cert and server.tls_key, or use a proxy",
