@@ -183,7 +183,11 @@ fn joined(mut points: Line, step: Duration) -> Line {
         if let Some((before, was)) = last
             && place - before <= most
         {
-            points[before + 1..place].fill(Some(was));
+            let step = (value - was) / float(u64::try_from(place - before).unwrap_or(1));
+            for between in before + 1..place {
+                let passed = float(u64::try_from(between - before).unwrap_or(0));
+                points[between] = Some(was + step * passed);
+            }
         }
         last = Some((place, value));
     }

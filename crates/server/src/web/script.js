@@ -77,6 +77,9 @@
     document.addEventListener('visibilitychange', look);
   }
 
+  // On a narrow screen the navigation is a line that scrolls: where one is should be in sight.
+  document.querySelector('.places [aria-current]')?.scrollIntoView({ inline: 'center', block: 'nearest' });
+
   const toast = (text) => {
     const note = document.createElement('p');
     note.className = 'toast';

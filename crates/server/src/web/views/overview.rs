@@ -60,7 +60,8 @@ fn sentence(
     let sees = |name: &str| visit.caller.sees(name).is_some();
     let ended = history.growth(visit.now, sees, |counts| counts.ended);
     let speed = match recent(&ended) {
-        Some(now) => format!("{} ended", rate(now)),
+        Some(now) if now > 0.0 => format!("{} ended", rate(now)),
+        Some(_) => "nothing ended just now".to_owned(),
         None => counted(queues.iter().map(|queue| queue.running).sum(), "job") + " running",
     };
     let persons = needs.iter().filter(|need| need.is_bad).count();
