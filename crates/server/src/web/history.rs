@@ -184,9 +184,10 @@ fn joined(mut points: Line, step: Duration) -> Line {
             && place - before <= most
         {
             let step = (value - was) / float(u64::try_from(place - before).unwrap_or(1));
-            for between in before + 1..place {
-                let passed = float(u64::try_from(between - before).unwrap_or(0));
-                points[between] = Some(was + step * passed);
+            let mut between = was;
+            for point in &mut points[before + 1..place] {
+                between += step;
+                *point = Some(between);
             }
         }
         last = Some((place, value));
