@@ -39,7 +39,7 @@ const COMMANDS: [Entry; 7] = [
     Entry {
         name: "test",
         arguments: "[FILTER...] [--quick]",
-        about: "everything CI checks; --quick leaves out clippy, doc tests and rustdoc",
+        about: "everything CI checks; --quick leaves out clippy, the browser, doc tests and rustdoc",
         run: test::run,
     },
     Entry {

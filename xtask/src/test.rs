@@ -141,7 +141,7 @@ mod tests {
         let steps = plan(&[], true, true);
         let left_out = |step: &&CheckStep| matches!(step.action, StepAction::LeftOut(_));
         let left: Vec<&str> = steps.iter().filter(left_out).map(|step| step.name).collect();
-        assert_eq!(left, ["clippy", "as installed", "doc tests", "rustdoc"]);
+        assert_eq!(left, ["clippy", "as installed", "page", "doc tests", "rustdoc"]);
     }
 
     #[test]
