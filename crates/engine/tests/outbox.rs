@@ -12,9 +12,10 @@ use backstop::sinks::{
 };
 use backstop::{Config, Encryption, JobId};
 use backstop_core::WorkerId;
+use backstop_core::outbox::OutboxKey;
 use backstop_core::sealing::SealingKeys;
 use backstop_core::signing::SecretKey;
-use backstop_store::{DocumentRange, Drawer, Store};
+use backstop_store::{Amend, DocumentRange, Drawer, Edit, Expect, Store};
 use serde_json::json;
 
 /// Pays, or cannot.
@@ -238,12 +239,29 @@ async fn bad_sinks_are_refused(store: &Arc<dyn Store>) {
     stage.end().await;
 }
 
+/// C7: documents that no program can read hold up none of those behind them, however many they are.
+async fn what_cannot_be_read_holds_up_nothing(store: &Arc<dyn Store>) {
+    let stage = Stage::with(store, Sink::new("out", [SinkTopic::Results])).await;
+    for stamp in 0..3 {
+        // Older than all others.
+        let key = OutboxKey { sink: "out".into(), stamp, messages: 1, bytes: 1 }.text("planted");
+        let edit = Edit { drawer: Drawer::Outbox, key, expect: Expect::Absent, body: Some("{".into()) };
+        store.amend(Amend { edits: vec![edit], ..Amend::default() }).await.expect("planted");
+    }
+    let paid = stage.pay(7).await;
+    let sent = stage.drained("out").await;
+    assert_eq!(sent.iter().map(|message| message.job).collect::<Vec<_>>(), [paid]);
+    assert_eq!(stage.documents(Drawer::Outbox).await, 3, "they are for a person to look at");
+    stage.end().await;
+}
+
 async fn everything(store: Arc<dyn Store>) {
     what_jobs_say_reaches_the_publisher(&store).await;
     a_publisher_may_die_anywhere(&store).await;
     an_outbox_is_bounded(&store).await;
     a_paused_sink_keeps_its_messages(&store).await;
     a_sealed_result_is_opened_for_its_sink(&store).await;
+    what_cannot_be_read_holds_up_nothing(&store).await;
     bad_sinks_are_refused(&store).await;
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::outbox::{MessageBody, OutboxBatch, OutboxMessage};
-use backstop_store::{Amend, Amended, Drawer, Error as StoreError, Expect};
+use backstop_store::{Amend, Amended, Documents, Drawer, Error as StoreError, Expect};
 
 use super::stored::{Part, SinkDocuments, SinkLease, edit, remove_with, waiting};
 use crate::parts::EngineParts;
@@ -102,12 +102,25 @@ impl OutboxPublisher {
         Ok(self.held.is_some())
     }
 
-    /// What is to be published next: the oldest messages, those of one job in the order of its commits.
+    /// What is to be published next: the oldest messages, those of one job in the order of its commits. Documents that
+    /// cannot be read stay where they are and hold up none behind them (C7).
     ///
     /// # Errors
     /// When the store is away.
     pub async fn next(&self, documents: usize) -> Result<OutboxPage, StoreError> {
-        let found = self.parts.store.documents(waiting(Drawer::Outbox, &self.sink, documents)).await?;
+        let mut range = waiting(Drawer::Outbox, &self.sink, documents);
+        loop {
+            let found = self.parts.store.documents(range.clone()).await?;
+            let more = found.more;
+            range.after = found.items.last().map(|last| last.key.clone());
+            let page = self.page(found);
+            if !page.is_empty() || !more {
+                return Ok(page);
+            }
+        }
+    }
+
+    fn page(&self, found: Documents) -> OutboxPage {
         let (mut keys, mut messages, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, found.more);
         for document in found.items {
             if messages.len() >= PAGE_MESSAGES || bytes >= PAGE_BYTES {
@@ -125,7 +138,7 @@ impl OutboxPublisher {
             }
             keys.push(document.key);
         }
-        Ok(OutboxPage { keys, messages, more })
+        OutboxPage { keys, messages, more }
     }
 
     /// Removes what was published, and renews the lease; false when another process has it by now: then it publishes
