@@ -24,6 +24,7 @@ mod learn;
 mod message;
 mod route;
 mod settings;
+mod shared_status;
 mod sink;
 mod source;
 mod span;

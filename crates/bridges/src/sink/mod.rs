@@ -18,7 +18,7 @@ use crate::broker::Broker;
 use crate::brokers;
 use crate::settings::{BridgeSettings, BridgeSettingsError};
 
-use status::SharedSinkStatus;
+use crate::shared_status::SharedStatus;
 pub use status::{SinkRunState, SinkStatus};
 
 /// How a sink behaves in time.
@@ -115,7 +115,7 @@ impl BridgeSink {
     /// runs.
     #[must_use]
     pub fn start(self) -> SinkHandle {
-        let board = Arc::new(SharedSinkStatus::default());
+        let board = Arc::new(SharedStatus::default());
         let stop = CancellationToken::new();
         let task = tokio::spawn(round::run(self, board.clone(), stop.clone()));
         SinkHandle { board, stop, task }
@@ -125,7 +125,7 @@ impl BridgeSink {
 /// A running sink; it stops when this value goes away.
 #[derive(Debug)]
 pub struct SinkHandle {
-    board: Arc<SharedSinkStatus>,
+    board: Arc<SharedStatus<SinkStatus>>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }

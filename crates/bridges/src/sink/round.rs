@@ -12,9 +12,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::BridgeSink;
-use super::status::{SharedSinkStatus, SinkRunState};
+use super::status::{SinkRunState, SinkStatus};
 use crate::broker::BrokerPublisher;
 use crate::message::NewMessage;
+use crate::shared_status::SharedStatus;
 
 /// Documents that are read at once.
 const PAGE: usize = 100;
@@ -34,7 +35,7 @@ enum SinkRound {
 /// What the rounds share.
 struct SinkRounds {
     sink: BridgeSink,
-    board: Arc<SharedSinkStatus>,
+    board: Arc<SharedStatus<SinkStatus>>,
     publisher: OutboxPublisher,
     session: Option<Box<dyn BrokerPublisher>>,
     /// True when the store knows the sink as it is here.
@@ -46,7 +47,7 @@ struct SinkRounds {
 }
 
 /// The task of a sink.
-pub(super) async fn run(sink: BridgeSink, board: Arc<SharedSinkStatus>, stop: CancellationToken) {
+pub(super) async fn run(sink: BridgeSink, board: Arc<SharedStatus<SinkStatus>>, stop: CancellationToken) {
     let publisher = sink.engine.sinks().publisher(&sink.sink.name).lease(sink.times.lease);
     let mut rounds =
         SinkRounds { sink, board, publisher, session: None, known: false, held: None, failures: 0 };

@@ -1,9 +1,6 @@
 //! What a sink tells of itself.
 
-use std::sync::{Mutex, PoisonError};
-
 use serde::Serialize;
-use tokio::sync::Notify;
 
 /// How a sink is, in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -39,36 +36,4 @@ pub struct SinkStatus {
     pub connections: u64,
     /// What went wrong last, in words.
     pub last_error: Option<String>,
-}
-
-/// Where the loop writes and others read.
-#[derive(Debug, Default)]
-pub(crate) struct SharedSinkStatus {
-    status: Mutex<SinkStatus>,
-    changed: Notify,
-}
-
-impl SharedSinkStatus {
-    pub(crate) fn read(&self) -> SinkStatus {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn write(&self, change: impl FnOnce(&mut SinkStatus)) {
-        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_waiters();
-    }
-
-    pub(crate) async fn until(&self, wanted: impl Fn(&SinkStatus) -> bool) -> SinkStatus {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Registered before the look, so that no change is missed between the two.
-            changed.as_mut().enable();
-            let status = self.read();
-            if wanted(&status) {
-                return status;
-            }
-            changed.await;
-        }
-    }
 }

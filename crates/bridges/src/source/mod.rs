@@ -21,7 +21,7 @@ use crate::brokers;
 use crate::route::JobRoute;
 use crate::settings::{BridgeSettings, BridgeSettingsError};
 
-use status::SharedStatus;
+use crate::shared_status::SharedStatus;
 pub use status::{SourceState, SourceStatus};
 
 /// A text as it may be stored and shown: without secrets, and within the limit of error texts.
@@ -134,7 +134,7 @@ impl Source {
 /// A running source; it stops when this value goes away.
 #[derive(Debug)]
 pub struct SourceHandle {
-    board: Arc<SharedStatus>,
+    board: Arc<SharedStatus<SourceStatus>>,
     paused: watch::Sender<bool>,
     stop: CancellationToken,
     task: JoinHandle<()>,

@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::Source;
 use super::admit::{AdmittedBatch, admit};
-use super::status::{SharedStatus, SourceState};
+use super::status::{SourceState, SourceStatus};
 use crate::broker::{BrokerError, BrokerSession};
 use crate::decide::{self, QueueCondition};
+use crate::shared_status::SharedStatus;
 
 /// How a round ended.
 enum RoundEnd {
@@ -30,7 +31,7 @@ enum RoundEnd {
 /// What the rounds share.
 struct Rounds {
     source: Source,
-    board: Arc<SharedStatus>,
+    board: Arc<SharedStatus<SourceStatus>>,
     session: Option<Box<dyn BrokerSession>>,
     /// When it was last looked whether messages may become jobs.
     looked: Option<Instant>,
@@ -41,7 +42,7 @@ struct Rounds {
 /// The task of a source.
 pub(super) async fn run(
     source: Source,
-    board: Arc<SharedStatus>,
+    board: Arc<SharedStatus<SourceStatus>>,
     mut paused: watch::Receiver<bool>,
     stop: CancellationToken,
 ) {
@@ -179,7 +180,7 @@ impl Rounds {
 
 /// Tells the broker what became of each message. What it does not hear is delivered again, and known then.
 async fn settle(
-    board: &SharedStatus,
+    board: &SharedStatus<SourceStatus>,
     session: &mut dyn BrokerSession,
     batch: &AdmittedBatch,
 ) -> Result<(), BrokerError> {

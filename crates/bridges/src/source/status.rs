@@ -1,9 +1,6 @@
 //! What a source tells of itself.
 
-use std::sync::{Mutex, PoisonError};
-
 use serde::Serialize;
-use tokio::sync::Notify;
 
 /// How a source is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -51,36 +48,4 @@ pub struct SourceStatus {
     pub connections: u64,
     /// Why it does not take messages, or what went wrong last, in words.
     pub last_error: Option<String>,
-}
-
-/// Where the loop writes and others read.
-#[derive(Debug, Default)]
-pub(crate) struct SharedStatus {
-    status: Mutex<SourceStatus>,
-    changed: Notify,
-}
-
-impl SharedStatus {
-    pub(crate) fn read(&self) -> SourceStatus {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn write(&self, change: impl FnOnce(&mut SourceStatus)) {
-        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_waiters();
-    }
-
-    pub(crate) async fn until(&self, wanted: impl Fn(&SourceStatus) -> bool) -> SourceStatus {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Registered before the look, so that no change is missed between the two.
-            changed.as_mut().enable();
-            let status = self.read();
-            if wanted(&status) {
-                return status;
-            }
-            changed.await;
-        }
-    }
 }
