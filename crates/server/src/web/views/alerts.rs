@@ -20,7 +20,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     Ok(html! {
         (heading("Alerts", &html! { "One message for an incident, not one for each failure." }, &html! {}))
         @if found.items.is_empty() {
-            (empty("No channel was told of anything. Channels stand in the configuration under [alerts]."))
+            (empty("No alerts sent yet. Channels are configured under [alerts]."))
         }
         @else { div.wide tabindex="0" { table {
             thead {

@@ -23,7 +23,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! { "Every change over HTTP, from this page too. Lines are only ever added." },
             &html! {},
         ))
-        @if found.items.is_empty() { (empty("Nobody has changed anything yet.")) }
+        @if found.items.is_empty() { (empty("No changes yet.")) }
         @else { div.wide tabindex="0" { table {
             thead { tr { th { "When" } th { "Who" } th { "What" } th.n { "Answer" } th.n { "Times" } th { "From" } } }
             tbody { @for one in &found.items {

@@ -98,7 +98,7 @@ fn story(visit: &PageVisit, one: &Incident) -> Markup {
 fn actions(visit: &PageVisit, one: &Incident) -> Markup {
     let fingerprint = one.fingerprint.to_string();
     let at = [("fingerprint", fingerprint.as_str())];
-    let note = form::text("note", "Note", "", "why, for whoever reads it later");
+    let note = form::text("note", "Note", "", "the reason, for the record");
     let version = html! { (form::text("version", "First version without the bug", "", "1.4.2")) (note) };
     html! {
         div.actions {

@@ -21,7 +21,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     Ok(html! {
         (heading("Limits", &html! { "How many runs of what may go at once, on all workers together." }, &html! {}))
         @if found.items.is_empty() {
-            (empty("There is no limit but the slots of workers. `backstop limit set` makes one."))
+            (empty("No limits are set: only worker slots bound what runs. Add one with `backstop limit set`."))
         }
         @else { div.wide tabindex="0" { table {
             thead {

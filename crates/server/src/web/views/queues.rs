@@ -28,7 +28,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! { "Counts are kept, not counted: this view costs the store the same whatever it holds." },
             &html! {},
         ))
-        @if found.items.is_empty() { (empty("There is no queue yet. The first job makes one.")) }
+        @if found.items.is_empty() { (empty("No queues yet. A queue appears with its first job.")) }
         @else {
             div.wide tabindex="0" { table {
                 thead {
@@ -91,6 +91,6 @@ fn change(visit: &PageVisit, queue: &QueueView) -> Markup {
         &at,
         "Pause",
         &happens,
-        &form::text("note", "Why", "", "shown to whoever looks"),
+        &form::text("note", "Why", "", "shown on the queue while it is paused"),
     )
 }

@@ -125,7 +125,7 @@ fn how(form: &PageFields) -> Markup {
                 1_000_000,
             ))
             (form::text("needs", "Only by code of this version or later", form.get("needs").unwrap_or_default(), "any"))
-            (form::text("note", "Note", form.get("note").unwrap_or_default(), "why, for whoever reads it later"))
+            (form::text("note", "Note", form.get("note").unwrap_or_default(), "the reason, for the record"))
         }
     }
 }

@@ -26,7 +26,7 @@ async fn groups(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! { "Items that a job could not take, while the job itself went on." },
             &html! {},
         ))
-        @if found.items.is_empty() { (empty("No item was rejected.")) }
+        @if found.items.is_empty() { (empty("No items have been rejected.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {

@@ -49,7 +49,7 @@ async fn body(visit: &PageVisit, tried: Option<(&str, &RuleRehearsal)>) -> Resul
             &html! {},
         ))
         @if let Some((id, told)) = tried { (rehearsal(visit, id, told)) }
-        @if found.items.is_empty() { (empty("There is no rule.")) }
+        @if found.items.is_empty() { (empty("No rules yet.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {

@@ -21,7 +21,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
         visit.calls.get(&visit.path("/api/v1/schedules", &["cursor"], &[("limit", "100")])).await?;
     Ok(html! {
         (heading("Schedules", &html! { "Jobs that are submitted by the clock." }, &html! {}))
-        @if found.items.is_empty() { (empty("There is no schedule.")) }
+        @if found.items.is_empty() { (empty("No schedules yet.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {

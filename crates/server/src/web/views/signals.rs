@@ -50,8 +50,8 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
                 }
             } }
         } } }
-        h2 { "Kept for whoever asks" }
-        @if kept.items.is_empty() { (empty("No signal came before somebody waited for it.")) }
+        h2 { "Arrived early" }
+        @if kept.items.is_empty() { (empty("No signals arrived early.")) }
         @else { div.wide tabindex="0" { table {
             thead { tr { th { "Signal" } th { "Id" } th { "Sent" } th { "Kept until" } } }
             tbody data-rows="kept" { @for one in &kept.items {

@@ -56,7 +56,7 @@ async fn body(visit: &PageVisit, made: Option<&str>) -> Result<Markup, PageProbl
             }
         }
         (new(visit))
-        @if found.items.is_empty() { (empty("There is no token: whoever is on this machine may do everything.")) }
+        @if found.items.is_empty() { (empty("No tokens yet: anyone on this machine can do everything.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
@@ -91,7 +91,7 @@ fn row(visit: &PageVisit, one: &TokenView) -> Markup {
                     &TOKEN_REVOKE,
                     &[("name", &one.name)],
                     "Revoke",
-                    "It is worth nothing from then on, for good, and whoever is logged in with it is logged out.",
+                    "It stops working for good, and anyone logged in with it is logged out.",
                     &html! {},
                 ))
             } @else { (none()) } }

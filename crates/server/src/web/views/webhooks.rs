@@ -23,7 +23,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     };
     Ok(html! {
         (heading("Webhooks", &html! { "Addresses that are told of events, each message signed." }, &html! {}))
-        @if found.items.is_empty() { (empty("Nobody is told of events.")) }
+        @if found.items.is_empty() { (empty("No webhooks yet.")) }
         @else { div.wide tabindex="0" { table {
             thead { tr { th { "Address" } th { "Events" } th { "Queues" } th { "Made" } th { "Change" } } }
             tbody data-rows="webhooks" { @for one in &found.items {

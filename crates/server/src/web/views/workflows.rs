@@ -19,7 +19,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     let found: Items<WorkflowJson> = visit.calls.get(&path).await?;
     Ok(html! {
         (heading("Workflows", &html! { "Jobs that follow each other, as graphs." }, &html! {}))
-        @if found.items.is_empty() { (empty("There is no workflow.")) }
+        @if found.items.is_empty() { (empty("No workflows yet.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
