@@ -200,7 +200,7 @@ impl<'c> WriteTransaction<'c> {
     ) -> Result<T, SqliteFailure> {
         let (told, work_arrived) = (self.news.events.len(), self.news.work_arrived);
         let (counts, incidents) = (self.counts.clone(), self.incidents.clone());
-        let (changed_lines, ended) = (self.changed_lines.clone(), self.ended.len());
+        let (changed_lines, ended) = (self.changed_lines.clone(), self.ended.clone());
         let (messages, sent_events) = (self.messages.clone(), self.sent_events);
         self.write_updates()?;
         self.conn.execute_batch("SAVEPOINT batch")?;
@@ -215,7 +215,7 @@ impl<'c> WriteTransaction<'c> {
             self.counts = counts;
             self.incidents = incidents;
             self.changed_lines = changed_lines;
-            self.ended.truncate(ended);
+            self.ended = ended;
             self.messages = messages;
             self.sent_events = sent_events;
         }

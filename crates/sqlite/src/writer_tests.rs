@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backstop_core::job::{NewJob, Spec};
-use backstop_core::{JobId, Timestamp};
+use backstop_core::depth::{DepthLimit, DepthScope};
+use backstop_core::job::{NewJob, Operation, Spec};
+use backstop_core::workflow::PartOf;
+use backstop_core::{JobId, Timestamp, WorkflowId};
 use backstop_store::{
-    Clock, Error, InspectStore, JobFilter, Observer, PageRequest, Silent, Submit, SystemClock, WorkStore,
+    Clock, DocumentRange, Drawer, Error, InspectStore, JobFilter, Observer, PageRequest, Silent, Submit,
+    SystemClock, WorkStore,
 };
 use crossbeam_channel::{Sender, bounded};
 use tokio::sync::oneshot::Receiver;
@@ -15,7 +18,7 @@ use tokio::sync::oneshot::Receiver;
 use crate::error::SqliteFailure;
 use crate::scratch::Scratch;
 use crate::transaction::WriteTransaction;
-use crate::{Options, SqliteStore, submit};
+use crate::{Options, SqliteStore, operate, submit};
 
 fn open(dir: &Scratch) -> SqliteStore {
     SqliteStore::open(dir.path("jobs.db"), Options::default()).expect("fresh")
@@ -96,6 +99,41 @@ fn a_bad_command_fails_alone() {
     let error = bad.blocking_recv().expect("answered").expect_err("there is no such table");
     assert_eq!(error.code(), "store_failed");
     assert_eq!(count(&store), 2, "what the bad one had written before is gone");
+}
+
+#[test]
+fn a_refused_batch_takes_nothing_of_others_with_it() {
+    // H12, W3: what an earlier command of the group has left to be written is written inside the savepoint of the
+    // refused batch, and undone with it; it must be written again.
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let mut part = job(1);
+    part.spec.provenance_mut().part_of = Some(PartOf {
+        id: WorkflowId::from_u128(7),
+        node: None,
+        number: 1,
+        follows: false,
+        renewed: false,
+        payload_from: None,
+    });
+    let part = Submit { jobs: vec![part], atomic: true };
+    let stored = store.writer().send(1, move |tx| submit::submit(tx, &part).map(|answers| answers.len()));
+    stored.blocking_recv().expect("answered").expect("stored");
+    let (gate, held) = hold(&store);
+    let cancel = Operation::Cancel { reason: "no longer wanted".into() };
+    let canceled = store.writer().send(1, move |tx| operate::one(tx, JobId::from_u128(1), &cancel).map(drop));
+    let mut crowd = job(2);
+    crowd.depth_limits = vec![DepthLimit { scope: DepthScope::Queue("default".into()), most: 0 }];
+    let crowd = Submit { jobs: vec![crowd], atomic: true };
+    let refused = store.writer().send(1, move |tx| Ok(submit::submit(tx, &crowd)?[0].is_err()));
+    drop(gate);
+    held.blocking_recv().expect("answered").expect("done");
+    canceled.blocking_recv().expect("answered").expect("canceled");
+    assert!(refused.blocking_recv().expect("answered").expect("answered"), "there is no room");
+    assert_eq!(store.commits(), 3, "the cancel and the refused batch are one group");
+    let notes = store.documents(DocumentRange::first(Drawer::WorkflowEnds, 10));
+    let notes = backstop_store::conformance::block_on(notes).expect("read").items;
+    assert_eq!(notes.len(), 1, "the end of the canceled part is noted");
 }
 
 #[test]

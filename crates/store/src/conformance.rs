@@ -388,6 +388,7 @@ macro_rules! conformance {
                 running_and_ended_jobs_do_not_count
                 what_is_known_already_is_answered_by_a_full_queue
                 a_batch_gets_what_places_there_are
+                a_job_whose_turn_has_just_come_is_replaced
                 an_atomic_batch_needs_a_place_for_each
                 a_tenant_is_counted_over_all_its_queues
                 racing_clients_never_exceed_a_depth

@@ -3,7 +3,7 @@
 use backstop_core::Refusal;
 use backstop_core::depth::{DepthLimit, DepthScope};
 use backstop_core::failure::Cause;
-use backstop_core::job::{NewJob, Operation};
+use backstop_core::job::{NewJob, OnConflict, Operation, State};
 
 use super::build::{JobDraft, ends_by, id, job, success};
 use super::fixture::{Fixture, secs};
@@ -70,6 +70,21 @@ pub async fn a_batch_gets_what_places_there_are(w: Fixture) {
     let stored: Vec<bool> = answers.iter().map(Result::is_ok).collect();
     assert_eq!(stored, [true, true, false, true]);
     assert_eq!(answers[2], Err(full(2, 2)));
+}
+
+/// H12, L10, L21: whoever leaves its line gives the turn to the next, and that one can be replaced at once, as what it
+/// has become by then.
+pub async fn a_job_whose_turn_has_just_come_is_replaced(w: Fixture) {
+    for (number, key) in [(1, "first"), (2, "second")] {
+        w.submit(job(number).key(key, OnConflict::Reject).in_order("line")).await;
+    }
+    assert_eq!((w.state(id(1)).await, w.state(id(2)).await), (State::Pending, State::Waiting));
+    let replacement = |number, key| job(number).key(key, OnConflict::Replace);
+    let bounded = replacement(4, "second").with(in_queue("default", 9));
+    let answers = w.offer_all(false, [replacement(3, "first"), bounded]).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let counted = w.queue("default").await;
+    assert_eq!((counted.pending, counted.waiting, counted.canceled), (2, 0, 2));
 }
 
 /// H12: all or nothing means that there must be room for all.
