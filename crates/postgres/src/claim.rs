@@ -7,8 +7,9 @@ use backstop_core::Timestamp;
 use backstop_sql::claim::{ClaimSteps, FoundInRooms, FoundJobs, Room, save, take_all};
 use backstop_sql::decode::LANE_COLUMN;
 use backstop_sql::load::{meet_lanes, read_folded};
-use backstop_sql::sharing::TurnLane;
+use backstop_sql::sharing::{PlannedTurn, TurnLane};
 use backstop_sql::{Pending, Query, Row, Session, Shared, SqlFailure, Transaction, Value, run_limits};
+use backstop_store::working_set::LoadedJob;
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
 
 use crate::cursors::{ClaimStart, CursorUpdate};
@@ -67,6 +68,25 @@ impl ClaimSteps for PostgresClaim<'_> {
             self.update = Some(update);
             meet_lanes(tx, &shared.lanes, &picked, 1).await?;
             Ok(FoundJobs { now, jobs: read(&shared, picked, rooms)?, turns })
+        })
+    }
+
+    fn take_turns<'a>(
+        &'a mut self,
+        tx: &'a mut Transaction,
+        chosen: &'a [PlannedTurn],
+    ) -> Pending<'a, Vec<LoadedJob>> {
+        Box::pin(async move {
+            let params = vec![
+                Value::ints(chosen.iter().map(|turn| turn.lane)),
+                Value::texts(chosen.iter().map(|turn| &*turn.key)),
+                Value::ints(chosen.iter().map(|turn| turn.run_at.as_micros())),
+                Value::jobs(chosen.iter().map(|turn| &turn.id)),
+            ];
+            let rows = tx.one(Query::new(sql::turn::TAKE, params)).await?;
+            let shared = tx.shared.clone();
+            meet_lanes(tx, &shared.lanes, &rows, 0).await?;
+            rows.into_iter().map(|mut row| read_folded(&mut row, &shared.lanes)).collect()
         })
     }
 }

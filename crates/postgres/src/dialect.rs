@@ -33,6 +33,10 @@ impl Dialect for PostgresDialect {
         vec![list::survey(listing)]
     }
 
+    fn first_heads(&self) -> usize {
+        turn::FIRST_HEADS
+    }
+
     fn no_transaction(&self) -> &'static str {
         NO_TRANSACTION
     }
@@ -86,14 +90,14 @@ statement_table! {
         DeleteBusinessKeys => &[sql::KEYS_DELETE],
         LockDepths => &[counts::DEPTHS_LOCK],
         Depths => &[counts::DEPTHS],
-        FirstTurns => &[turn::FIRST],
+        FirstTurns => &[sql::BY_KEY, turn::FIRST],
         MoreTurns => &[turn::MORE],
         TakeReady => &[turn::READY_TAKE],
         InsertTurns => &[turn::INSERT],
         DeleteTurns => &[turn::DELETE],
         PermitsHeld => &[turn::PERMITS_HELD],
         InsertPermits => &[turn::PERMITS_INSERT],
-        DeletePermits => &[turn::PERMITS_DELETE],
+        DeletePermits => &[sql::BY_KEY, turn::PERMITS_DELETE],
         InsertPlaces => &[sql::PLACES_INSERT],
         DeletePlaces => &[sql::PLACES_DELETE],
         InsertHeads => &[sql::HEADS_INSERT],

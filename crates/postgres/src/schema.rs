@@ -12,6 +12,7 @@ pub(crate) mod roles;
 
 pub(crate) use cursor::this_server;
 pub use name::Schema;
+pub(crate) use pick::rest_of_job;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
 pub(crate) const MIGRATIONS: &[&[&str]] = &[

@@ -18,7 +18,7 @@ use crate::row::{self, Row};
 use crate::run_limits::LockedLimits;
 use crate::session::Pending;
 use crate::shared::Shared;
-use crate::sharing::{FoundByKey, TurnLane};
+use crate::sharing::{FoundByKey, PlannedTurn, TurnLane, take_in_steps};
 use crate::statement::{Request, Statement};
 use crate::transaction::Transaction;
 use crate::value::Value;
@@ -94,6 +94,15 @@ pub trait ClaimSteps: Send {
         moment: Option<Timestamp>,
         ask: bool,
     ) -> Pending<'a, FoundJobs>;
+
+    /// Takes jobs out of `ready` and `turn` whose turn it is, those that nobody else has locked, in any order.
+    fn take_turns<'a>(
+        &'a mut self,
+        tx: &'a mut Transaction,
+        chosen: &'a [PlannedTurn],
+    ) -> Pending<'a, Vec<LoadedJob>> {
+        Box::pin(take_in_steps(tx, chosen))
+    }
 }
 
 /// What a claim has taken so far.
@@ -196,7 +205,12 @@ impl TakenJobs {
         let mut to_start = queue.start - started;
         let left = ClaimQueue { limit: limit - got, start: to_start, ..queue.clone() };
         let rest = plan(tx, claim, &left, &last, false, (limits, turns)).await?;
-        for loaded in turns.take(tx, &queue.queue, &rest).await? {
+        let (now, jobs) = turns.take(steps, tx, &queue.queue, &rest).await?;
+        // What ended while locks were waited for has made room for these: runs must not seem to meet.
+        if let Some(set) = &mut self.set {
+            set.now = now;
+        }
+        for loaded in jobs {
             let id = loaded.job.spec.id;
             let started = to_start > 0 && loaded.record.starts_when_claimed();
             to_start -= usize::from(started);
@@ -236,11 +250,6 @@ impl TakenJobs {
             self.serve_turns(steps, tx, claim, queue, (limits, &mut turns)).await?;
         }
         self.held_until = self.held_until.into_iter().chain(turns.rooms.held_until()).min();
-        // What ended while locks were waited for has made room for these: runs must not seem to meet.
-        let now = tx.now().await?;
-        if let Some(set) = &mut self.set {
-            set.now = now;
-        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use backstop_core::JobId;
 use backstop_store::JobFilter;
+use backstop_store::sharing::FIRST_HEADS;
 use backstop_store::show::SearchSpace;
 
 use crate::statement::{Params, Request, Statement};
@@ -22,6 +23,11 @@ pub trait Dialect: Send + Sync {
     /// Makes a read see what is committed by now, also in a transaction that sees an old state of the tables.
     fn see_newest(&self, query: &mut Query) {
         let _ = query;
+    }
+
+    /// How many jobs of each key [`Statement::FirstTurns`] reads at most: [`FIRST_HEADS`] or more.
+    fn first_heads(&self) -> usize {
+        FIRST_HEADS
     }
 
     /// The code with which the server answers [`Statement::Savepoint`] outside of a transaction.

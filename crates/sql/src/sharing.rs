@@ -6,19 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use backstop_core::job::{JobExtras, SharedResource};
+use backstop_core::job::{JobExtras, SharedResource, SharingNeeds};
 use backstop_core::run_limit::{
-    KeyBucket, RunBucket, RunLimit, SharedHold, SharedRooms, SharedUse, SharingJob,
+    CountBy, KeyBucket, RunBucket, RunLimit, SharedHold, SharedRooms, SharedUse, SharingJob,
 };
 use backstop_core::{JobId, Timestamp};
 use backstop_store::sharing::{FIRST_HEADS, KeyedJobs, MOST_KEYS, TurnPlan, key_ranges};
 use backstop_store::working_set::{LaneKey, LoadedJob, PermitRow};
 use backstop_store::{Claim, Drawer, run_limits};
 
+use crate::claim::ClaimSteps;
 use crate::columns::Columns;
 use crate::failure::SqlFailure;
-use crate::load;
-use crate::row;
+use crate::load::{self, FoundJob};
+use crate::row::{self, Row, moment_of};
 use crate::session::Session as _;
 use crate::statement::{Request, Statement};
 use crate::transaction::Transaction;
@@ -34,7 +35,8 @@ pub(crate) struct FoundByKey {
 }
 
 impl FoundByKey {
-    /// Looks under the keys of lanes, and locks what their jobs share.
+    /// Looks under the keys of lanes, and locks what their jobs share. Limits by key are locked before the look: what
+    /// is found after another claim was waited for is still there then. Names and pools are known only from the jobs.
     pub(crate) async fn look(
         tx: &mut Transaction,
         claim: &Claim,
@@ -42,14 +44,25 @@ impl FoundByKey {
         now: Timestamp,
     ) -> Result<Self, SqlFailure> {
         let memory = tx.shared.clone();
-        let mut wanted = Columns::default();
+        let limits: Vec<RunLimit> = claim.sharing_limits().cloned().collect();
+        let most_heads = tx.dialect().first_heads();
+        let (mut wanted, mut asked, mut by_key) = (Columns::default(), HashMap::new(), BTreeSet::new());
         for (id, lane) in &lanes {
+            let heads = memory.turns.depth(&lane.queue).clamp(FIRST_HEADS, most_heads);
+            asked.insert(*id, heads);
             for (from, to) in key_ranges(&memory.turns.last.of(&lane.queue)) {
                 let mut row = wanted.row();
-                row.int(*id).text(&from).text(&to).int(count(MOST_KEYS)).int(count(FIRST_HEADS)).at(now);
+                row.int(*id).text(&from).text(&to).int(count(MOST_KEYS)).int(count(heads)).at(now);
             }
+            let covering = limits
+                .iter()
+                .filter(|limit| limit.by == CountBy::Key && limit.covers(&lane.queue, &lane.kind));
+            by_key.extend(covering.map(|limit| limit.name.clone()));
         }
-        let rows = tx.ask(Statement::FirstTurns.rows(wanted)).await?;
+        let requests = vec![ask_for_locks(&by_key), Statement::FirstTurns.rows(wanted)];
+        let mut answers = tx.ask_all(requests).await?.into_iter();
+        make_missing(tx, &by_key, answers.next().unwrap_or_default()).await?;
+        let rows = answers.next().unwrap_or_default();
         let lanes: HashMap<i64, LaneKey> = lanes.into_iter().collect();
         let mut found: BTreeMap<(i64, String), KeyedJobs> = BTreeMap::new();
         for mut row in rows {
@@ -62,22 +75,29 @@ impl FoundByKey {
                 kind: lane.kind.clone(),
                 priority: lane.priority,
                 key: key.into(),
-                needs: JobExtras::needs_in(extras.as_deref().unwrap_or_default()),
+                needs: SharingNeeds::default(),
                 heads: Vec::new(),
                 more: false,
             });
+            // All of them need the same, and one of them says what.
+            if let Some(extras) = extras {
+                stack.needs = JobExtras::needs_in(&extras);
+            }
             stack.heads.push(head);
             stack.heads.sort_unstable();
-            stack.more = stack.heads.len() == FIRST_HEADS;
+            stack.more = Some(&stack.heads.len()) == asked.get(&id);
         }
         let mut stacks: HashMap<Arc<str>, Vec<KeyedJobs>> = HashMap::new();
         for stack in found.into_values() {
             stacks.entry(stack.queue.clone()).or_default().push(stack);
         }
-        let limits: Vec<RunLimit> = claim.sharing_limits().cloned().collect();
         let jobs: Vec<SharingJob> = stacks.values().flatten().map(KeyedJobs::job).collect();
         let names = SharedNames::of(&limits, &jobs);
-        lock(tx, &names.locks).await?;
+        let others: BTreeSet<Arc<str>> = names.locks.difference(&by_key).cloned().collect();
+        if !others.is_empty() {
+            let found = tx.ask(ask_for_locks(&others)).await?;
+            make_missing(tx, &others, found).await?;
+        }
         let rooms = names.rooms(tx, limits, now).await?;
         Ok(Self { stacks, rooms, now })
     }
@@ -116,48 +136,47 @@ impl FoundByKey {
         Ok(())
     }
 
-    /// Takes the jobs of a plan that nobody else has locked, in the order of their turns.
+    /// Takes the jobs of a plan that nobody else has locked, in the order of their turns, and answers the moment at
+    /// which that was done.
     pub(crate) async fn take(
         &mut self,
+        steps: &mut dyn ClaimSteps,
         tx: &mut Transaction,
-        queue: &str,
+        queue: &Arc<str>,
         plan: &TurnPlan,
-    ) -> Result<Vec<LoadedJob>, SqlFailure> {
+    ) -> Result<(Timestamp, Vec<LoadedJob>), SqlFailure> {
         let stacks = self.stacks.get(queue).map(Vec::as_slice).unwrap_or_default();
-        let mut chosen = Vec::with_capacity(plan.jobs.len());
-        let mut wanted = Columns::default();
+        let (mut chosen, mut deepest) = (Vec::with_capacity(plan.jobs.len()), 0);
         for (place, head) in &plan.jobs {
-            let stack = &stacks[*place];
-            let (run_at, id) = stack.heads[*head];
-            wanted.row().int(stack.lane).at(run_at).job(id);
-            chosen.push((stack, run_at, id));
+            let KeyedJobs { lane, key, heads, .. } = &stacks[*place];
+            let (run_at, id) = heads[*head];
+            chosen.push(PlannedTurn { lane: *lane, key: key.clone(), run_at, id });
+            deepest = deepest.max(*head + 1);
         }
-        let locked: HashSet<JobId> = row::jobs(tx.ask(Statement::TakeReady.rows(wanted)).await?)?;
-        chosen.retain(|(_, _, id)| locked.contains(id));
-        let (mut ready, mut turns) = (Columns::default(), Columns::default());
-        for (stack, run_at, id) in &chosen {
-            ready.row().int(stack.lane).at(*run_at).job(*id);
-            turns.row().int(stack.lane).text(&stack.key).at(*run_at).job(*id);
+        // One more than was taken tells whether any was kept back.
+        tx.shared.turns.note_depth(queue, deepest + 1);
+        let mut taken: HashMap<JobId, LoadedJob> = HashMap::with_capacity(chosen.len());
+        if !chosen.is_empty() {
+            let found = steps.take_turns(tx, &chosen).await?;
+            taken.extend(found.into_iter().map(|loaded| (loaded.job.spec.id, loaded)));
         }
-        tx.ask_all(vec![Statement::DeleteReady.rows(ready), Statement::DeleteTurns.rows(turns)]).await?;
-        let ids: Vec<_> = chosen.iter().map(|(_, _, id)| *id).collect();
-        let shared = tx.shared.clone();
-        let mut stored = load::stored(tx, &shared.lanes, &ids).await?;
-        let mut jobs = Vec::with_capacity(ids.len());
+        let mut jobs = Vec::with_capacity(taken.len());
         let mut permits = Columns::default();
-        for (stack, _, id) in chosen {
-            let Some(found) = stored.remove(&id) else { continue };
-            self.rooms.take(&stack.queue, &stack.kind, &stack.needs, id);
-            for PermitRow { shared, amount, .. } in PermitRow::of(&found.job.spec) {
-                permits.row().text(&shared.text()).job(id).int(stack.lane).int(amount);
+        for ((place, _), turn) in plan.jobs.iter().zip(chosen) {
+            let Some(loaded) = taken.remove(&turn.id) else { continue };
+            let stack = &stacks[*place];
+            self.rooms.take(&stack.queue, &stack.kind, &stack.needs, turn.id);
+            for PermitRow { shared, amount, .. } in PermitRow::of(&loaded.job.spec) {
+                permits.row().text(&shared.text()).job(turn.id).int(turn.lane).int(amount);
             }
-            jobs.push(found.into_loaded());
+            jobs.push(loaded);
         }
         if let Some(until) = plan.rooms.held_until() {
             self.rooms.note_held_until(until);
         }
-        tx.ask_all(vec![Statement::InsertPermits.rows(permits), self.keep()]).await?;
-        Ok(jobs)
+        let requests = vec![tx.clock(), Statement::InsertPermits.rows(permits), self.keep()];
+        let now = moment_of(tx.ask_all(requests).await?.swap_remove(0))?;
+        Ok((now, jobs))
     }
 
     /// Writes what the rates of keys have left.
@@ -171,6 +190,41 @@ impl FoundByKey {
         }
         Statement::SaveDocuments.rows(changed)
     }
+}
+
+/// A job that is to be taken, where it stands among those of its key.
+#[derive(Debug, Clone)]
+pub struct PlannedTurn {
+    /// The number of its lane.
+    pub lane: i64,
+    /// Its turn key.
+    pub key: Arc<str>,
+    /// When it became due.
+    pub run_at: Timestamp,
+    /// The job.
+    pub id: JobId,
+}
+
+/// Takes jobs out of `ready` and `turn` that nobody else has locked, statement by statement.
+pub(crate) async fn take_in_steps(
+    tx: &mut Transaction,
+    chosen: &[PlannedTurn],
+) -> Result<Vec<LoadedJob>, SqlFailure> {
+    let mut wanted = Columns::default();
+    for turn in chosen {
+        wanted.row().int(turn.lane).at(turn.run_at).job(turn.id);
+    }
+    let locked: HashSet<JobId> = row::jobs(tx.ask(Statement::TakeReady.rows(wanted)).await?)?;
+    let (mut ready, mut turns) = (Columns::default(), Columns::default());
+    for turn in chosen.iter().filter(|turn| locked.contains(&turn.id)) {
+        ready.row().int(turn.lane).at(turn.run_at).job(turn.id);
+        turns.row().int(turn.lane).text(&turn.key).at(turn.run_at).job(turn.id);
+    }
+    tx.ask_all(vec![Statement::DeleteReady.rows(ready), Statement::DeleteTurns.rows(turns)]).await?;
+    let shared = tx.shared.clone();
+    let ids: Vec<JobId> = locked.into_iter().collect();
+    let stored = load::stored(tx, &shared.lanes, &ids).await?;
+    Ok(stored.into_values().map(FoundJob::into_loaded).collect())
 }
 
 fn count(number: usize) -> i64 {
@@ -232,20 +286,30 @@ pub(crate) async fn holds(
     Ok(jobs.iter().map(|job| rooms.hold(&job.queue, &job.kind, &job.needs)).collect())
 }
 
-/// Locks documents in the order of their names; those that are missing are made.
-async fn lock(tx: &mut Transaction, names: &BTreeSet<Arc<str>>) -> Result<(), SqlFailure> {
-    let (mut places, mut missing) = (Columns::default(), names.clone());
+/// Locks documents in the order of their names.
+fn ask_for_locks(names: &BTreeSet<Arc<str>>) -> Request {
+    let mut places = Columns::default();
     for name in names {
         places.row().text(Drawer::RunBuckets.as_str()).text(name);
     }
-    for mut row in tx.ask(Statement::LockDocumentBodies.rows(places)).await? {
+    Statement::LockDocumentBodies.rows(places)
+}
+
+/// Makes the documents that were not there to be locked. Whoever else makes one of them at the same moment is waited
+/// for; then this transaction begins again.
+async fn make_missing(
+    tx: &mut Transaction,
+    names: &BTreeSet<Arc<str>>,
+    locked: Vec<Row>,
+) -> Result<(), SqlFailure> {
+    let mut missing = names.clone();
+    for mut row in locked {
         missing.remove(&*row.text()?);
     }
     let mut new = Columns::default();
     for name in missing {
         new.row().text(Drawer::RunBuckets.as_str()).text(&name).int(1).text("0");
     }
-    // Whoever else makes one of them at the same moment is waited for; then this transaction begins again.
     tx.ask(Statement::InsertDocuments.rows(new)).await.map(drop)
 }
 

@@ -1,6 +1,6 @@
 //! What one process remembers of jobs that take turns (H5).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use backstop_store::sharing::LastTurn;
@@ -12,6 +12,8 @@ pub struct TurnMemory {
     pub(crate) last: LastTurn,
     /// Queues where such jobs were due when somebody looked: a hint, for claims that would rather not look.
     seen: RwLock<HashSet<Arc<str>>>,
+    /// How many jobs of a key were needed in each queue the last time: a hint, for who reads them.
+    depths: RwLock<HashMap<Arc<str>, usize>>,
 }
 
 impl TurnMemory {
@@ -32,5 +34,17 @@ impl TurnMemory {
     #[must_use]
     pub fn is_due(&self, queue: &str) -> bool {
         self.seen.read().unwrap_or_else(PoisonError::into_inner).contains(queue)
+    }
+
+    /// Notes how many jobs of one key were needed in a queue.
+    pub(crate) fn note_depth(&self, queue: &Arc<str>, depth: usize) {
+        if self.depth(queue) != depth {
+            self.depths.write().unwrap_or_else(PoisonError::into_inner).insert(queue.clone(), depth);
+        }
+    }
+
+    /// How many jobs of one key were needed in a queue the last time.
+    pub(crate) fn depth(&self, queue: &str) -> usize {
+        self.depths.read().unwrap_or_else(PoisonError::into_inner).get(queue).copied().unwrap_or_default()
     }
 }

@@ -68,8 +68,8 @@ pub(crate) fn one(
         };
     }
     if !new.depth_limits.is_empty() {
-        // The counts of lanes are about to be read. Writing them lets lines go on, which changes records: it must be over
-        // before the plan reads those that are replaced.
+        // The counts of lanes are about to be read. Writing them lets lines go on, which changes records: it must be
+        // over before the plan reads those that are replaced.
         tx.flush()?;
     }
     match plan(tx, new)? {

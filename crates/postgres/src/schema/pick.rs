@@ -53,6 +53,7 @@ macro_rules! rest_of_job {
             r.cancel_reason, r.superseded_by, r.marks) FROM backstop.record r WHERE r.id = g.id) END"
     };
 }
+pub(crate) use rest_of_job;
 
 /// The first row is about the caller: the moment, and until when its worker lives. One that does not gets nothing else.
 ///
