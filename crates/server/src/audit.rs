@@ -47,6 +47,11 @@ impl AuditedCall {
         Self { caller: caller.clone(), method, route: route.clone(), uri, client }
     }
 
+    /// Who it turned out to be.
+    pub(crate) fn is_by(&mut self, caller: &Caller) {
+        self.caller = caller.clone();
+    }
+
     /// Whoever is not let in could write anything into the path, and a line for each.
     fn shows_path(&self) -> bool {
         // A token in a path is a right: it is nobody's to read here.

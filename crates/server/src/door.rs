@@ -132,7 +132,10 @@ async fn enter(
         }
     };
     let response = unharmed(answer, &method, &uri).await;
-    let Some(done) = done else { return Ok(response) };
+    let Some(mut done) = done else { return Ok(response) };
+    if let Some(web::LoggedIn(caller)) = response.extensions().get() {
+        done.is_by(caller);
+    }
     match api.door().audit.record(&done, response.status()).await {
         Ok(()) => Ok(response),
         // What did not go well is told as it went.

@@ -126,7 +126,9 @@ fn behind(api: &Api, answer: fn() -> ApiError) -> impl Fn(Request) -> Answer + C
     let (api, sign) = (api.clone(), Arc::new(RouteAccess::of_none()));
     move |request| {
         let (api, sign) = (api.clone(), sign.clone());
-        Box::pin(async move { door::pass(&api, &sign, request, async |_| answer().into_response()).await })
+        let page = web::for_a_person(&request);
+        let answer = move || if page { web::no_such_page() } else { answer().into_response() };
+        Box::pin(async move { door::pass(&api, &sign, request, async |_| answer()).await })
     }
 }
 

@@ -39,14 +39,14 @@ pub(super) async fn act(visit: PageVisit, body: Bytes) -> Response {
 
 /// Makes it, and answers where to go then.
 async fn make(visit: &PageVisit, form: &PageFields) -> Result<String, PageProblem> {
-    let wanted = form.get("action").unwrap_or_default();
+    let wanted = form.get("do").unwrap_or_default();
     let action = named(wanted).ok_or_else(|| {
         PageProblem::new(StatusCode::NOT_FOUND, "there is no such action", "reload the page and try again")
     })?;
     let (method, path) = action.route.split_once(' ').unwrap_or(("POST", action.route));
     let path = filled(path, |name| form.get(&format!("at.{name}")).map(part));
     let body = body(action, form)?;
-    let method = if method == "DELETE" { Method::DELETE } else { Method::POST };
+    let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::POST);
     let answer = visit.calls.change(method, &path, body.as_ref()).await?;
     let back = own_path(form.get("back").unwrap_or("/"));
     let to = match action.then {

@@ -102,6 +102,14 @@ actions! {
     RULE_DISABLE "rule.disable" POST "/api/v1/rules/{id}/disable" {} "The rule is out of force.";
     RULE_DELETE "rule.delete" DELETE "/api/v1/rules/{id}" {} "The rule is gone.";
     TOKEN_REVOKE "token.revoke" DELETE "/api/v1/tokens/{name}" {} "The token is revoked, and its sessions have ended.";
+    RULE_MAKE "rule.make" POST "/api/v1/rules" {
+        "id": Text, "note": Text, "matches.kind": Text, "matches.queue": Text, "matches.error_type": Text,
+        "matches.text": Text, "action": Json, "enabled": Json
+    } "The rule is made." then "/rules";
+    LIMIT_SET "limit.set" PUT "/api/v1/limits/{name}" {
+        "queue": Text, "kind": Text, "by": Text, "concurrency": Number, "rate.count": Number, "rate.per_ms": Number,
+        "permits": Number
+    } "The limit is in force on every worker." then "/limits";
     WEBHOOK_DELETE "webhook.delete" DELETE "/api/v1/webhooks/{id}" {} "The webhook is gone.";
     LIMIT_DELETE "limit.delete" DELETE "/api/v1/limits/{name}" {} "The limit is gone.";
 }

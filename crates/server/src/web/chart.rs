@@ -28,27 +28,47 @@ pub(super) fn chart(
     lines: &[ChartLine<'_>],
     write: impl Fn(f64) -> String,
 ) -> Markup {
+    drawing((key, title), window, lines, None, write)
+}
+
+/// `own` is what lines are by themselves where they are drawn on top of each other.
+fn drawing(
+    (key, title): (&str, &str),
+    window: Duration,
+    lines: &[ChartLine<'_>],
+    own: Option<&[Line]>,
+    write: impl Fn(f64) -> String,
+) -> Markup {
     let top = scale(lines.iter().map(|line| highest(&line.points)).fold(0.0, f64::max));
     let known = lines.iter().any(|line| line.points.iter().any(Option::is_some));
-    let latest = |line: &ChartLine<'_>| line.points.iter().rev().find_map(|point| *point);
-    let told = lines.iter().map(|line| match latest(line) {
+    let latest = |place: usize| {
+        let points = own.map_or(&lines[place].points, |own| &own[place]);
+        points.iter().rev().find_map(|point| *point)
+    };
+    let told = lines.iter().enumerate().map(|(place, line)| match latest(place) {
         Some(value) => format!("{} {}", line.name, write(value)),
         None => format!("{} not known", line.name),
     });
     let label = format!("{title}, the last {}: {}", span(window), told.collect::<Vec<_>>().join(", "));
-    let value = |line: &ChartLine<'_>| latest(line).map_or_else(|| "–".to_owned(), &write);
+    let value = |place: usize| latest(place).map_or_else(|| "–".to_owned(), &write);
     let (middle, foot) = (HEIGHT / 2.0, HEIGHT - 0.5);
     let grid = format!("M0 0.5H{WIDTH}M0 {middle}H{WIDTH}M0 {foot}H{WIDTH}");
     html! {
         figure.chart data-live=(key) {
             figcaption {
                 span.what { (title) }
-                @if let [line] = lines { b.now { (value(line)) } }
+                @if lines.len() == 1 { b.now { (value(0)) } }
             }
             div.plot {
                 span.top { (write(top)) }
                 svg role="img" aria-label=(label) viewBox=(BOX) preserveAspectRatio="none" {
                     path.grid d=(grid) {}
+                    @if own.is_some() {
+                        // The highest first: each lower one is drawn over it.
+                        @for line in lines.iter().rev() {
+                            path.area.(line.class) d=(PreEscaped(area(&line.points, top))) {}
+                        }
+                    }
                     @for line in lines { path.line.(line.class) d=(PreEscaped(drawn(&line.points, top))) {} }
                 }
                 @if !known { p.unknown { "nothing is known yet" } }
@@ -56,11 +76,34 @@ pub(super) fn chart(
             div.span { span { (span(window)) " ago" } span { "now" } }
             @if lines.len() > 1 {
                 ul.legend {
-                    @for line in lines { li { i.dot.(line.class) {} " " (line.name) " " b { (value(line)) } } }
+                    @for (place, line) in lines.iter().enumerate() {
+                        li { i.dot.(line.class) {} " " (line.name) " " b { (value(place)) } }
+                    }
                 }
             }
         }
     }
+}
+
+/// The same with lines on top of each other, each with what it adds to those below: the highest is the sum of all.
+pub(super) fn stacked(
+    named: (&str, &str),
+    window: Duration,
+    mut lines: Vec<ChartLine<'_>>,
+    write: impl Fn(f64) -> String,
+) -> Markup {
+    let own: Vec<Line> = lines.iter().map(|line| line.points.clone()).collect();
+    for place in 1..lines.len() {
+        let (below, above) = lines.split_at_mut(place);
+        let (Some(below), Some(above)) = (below.last(), above.first_mut()) else { continue };
+        for (point, under) in above.points.iter_mut().zip(&below.points) {
+            *point = match (*point, *under) {
+                (Some(own), Some(under)) => Some(own + under),
+                (own, under) => own.or(under),
+            };
+        }
+    }
+    drawing(named, window, &lines, Some(&own), write)
 }
 
 /// A line beside a number.
@@ -71,6 +114,26 @@ pub(super) fn spark(points: &Line, class: &str, label: &str) -> Markup {
             path.line.(class) d=(PreEscaped(drawn(points, top))) {}
         }
     }
+}
+
+/// The path of what is under a line, piece by piece where it has gaps.
+fn area(points: &Line, top: f64) -> String {
+    let step = WIDTH / backstop::figures::float(u64::try_from(POINTS - 1).unwrap_or(1));
+    let foot = HEIGHT - 1.0;
+    let mut path = String::new();
+    for (place, point) in points.iter().enumerate() {
+        let Some(value) = point else { continue };
+        let x = step * backstop::figures::float(u64::try_from(place).unwrap_or(0));
+        let y = foot - (HEIGHT - 2.0) * (value / top).clamp(0.0, 1.0);
+        if place == 0 || points[place - 1].is_none() {
+            let _ = write!(path, "M{x:.1} {foot:.1}");
+        }
+        let _ = write!(path, "L{x:.1} {y:.1}");
+        if points.get(place + 1).copied().flatten().is_none() {
+            let _ = write!(path, "L{x:.1} {foot:.1}Z");
+        }
+    }
+    path
 }
 
 fn highest(points: &Line) -> f64 {
@@ -111,6 +174,22 @@ fn drawn(points: &Line, top: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stacked_lines_add_up_and_say_what_each_is() {
+        let line = |name, value: f64| ChartLine { name, class: "first", points: vec![Some(value); POINTS] };
+        let drawn =
+            stacked(("k", "Failures"), Duration::from_secs(60), vec![line("a", 2.0), line("b", 3.0)], |v| {
+                format!("{v}")
+            })
+            .0;
+        assert!(drawn.contains("a 2, b 3"), "{drawn}");
+        assert!(drawn.contains("L240.0 1.0"), "the sum is at the top of the scale of five: {drawn}");
+        assert_eq!(drawn.matches("class=\"area").count(), 2);
+        let mut points = vec![None; POINTS];
+        points[3] = Some(1.0);
+        assert_eq!(area(&points, 1.0).matches(['M', 'Z']).count(), 2, "a gap has nothing under it");
+    }
 
     #[test]
     fn a_gap_is_a_gap_and_the_scale_begins_at_zero() {

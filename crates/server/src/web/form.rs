@@ -49,7 +49,7 @@ impl PageVisit {
         let back = self.uri.path_and_query().map_or("/", |path| path.as_str());
         html! {
             input type="hidden" name="proof" value=(self.proof());
-            input type="hidden" name="action" value=(action.name);
+            input type="hidden" name="do" value=(action.name);
             input type="hidden" name="back" value=(back);
             @for (name, value) in at { input type="hidden" name={ "at." (name) } value=(value); }
         }
@@ -71,6 +71,13 @@ pub(super) fn whole(name: &str, label: &str, value: u64, least: u64, most: u64) 
         label.field {
             span { (label) } input type="number" name=(name) value=(value) min=(least) max=(most) required;
         }
+    }
+}
+
+/// A whole number that may be left out.
+pub(super) fn whole_if(name: &str, label: &str, least: u64, most: u64) -> Markup {
+    html! {
+        label.field { span { (label) } input type="number" name=(name) min=(least) max=(most) placeholder="none"; }
     }
 }
 

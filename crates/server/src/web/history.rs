@@ -1,8 +1,9 @@
-//! The last hour of the kept counts, in the memory of this process: what the charts are drawn from.
+//! The last hour of the kept counts, and the last day of failures, in the memory of this process: what the charts are
+//! drawn from.
 //!
 //! The stores keep counts, not their past. A sample is a few counts per queue and incident, so an hour is small and
-//! bounded whatever the store holds. What was before this process began, or while the store did not answer, is not
-//! known, and is a gap.
+//! bounded whatever the store holds, and so is a day with a sample every five minutes. What was before this process
+//! began, or while the store did not answer, is not known, and is a gap.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,11 @@ const WINDOWS: [Duration; 3] = [Duration::from_secs(300), Duration::from_secs(90
 
 /// Samples that are further apart than this have a gap between them.
 const GAP: Duration = Duration::from_secs(20);
+
+/// The same for a day: how far back, how often, and how far apart is a gap.
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+const EVERY_OF_DAY: Duration = Duration::from_secs(300);
+const GAP_OF_DAY: Duration = Duration::from_secs(900);
 
 /// Points of a chart: of an hour, one for each half minute.
 pub(super) const POINTS: usize = 120;
@@ -67,6 +73,8 @@ struct CountSample {
 #[derive(Debug, Default)]
 pub(crate) struct CountHistory {
     samples: Mutex<VecDeque<CountSample>>,
+    /// Failures alone, of a day.
+    day: Mutex<VecDeque<CountSample>>,
 }
 
 /// A line of a chart: a value for each point, and none where nothing is known.
@@ -81,9 +89,18 @@ impl CountHistory {
         let failures = incidents.iter().take(MOST_INCIDENTS);
         let failures = failures.map(|one| (one.fingerprint.to_string().into(), one.failures));
         let sample = CountSample { at: now, queues: counts.collect(), failures: failures.collect() };
+        self.add_to_day(&sample);
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.retain(|one| one.at.after(HOUR) >= now && one.at < now);
         samples.push_back(sample);
+    }
+
+    fn add_to_day(&self, sample: &CountSample) {
+        let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
+        day.retain(|one| one.at.after(DAY) >= sample.at && one.at < sample.at);
+        if day.back().is_none_or(|last| sample.at.since(last.at) >= EVERY_OF_DAY) {
+            day.push_back(CountSample { queues: HashMap::new(), ..sample.clone() });
+        }
     }
 
     /// Since when counts are known without a gap at the beginning; none before the first sample.
@@ -135,12 +152,18 @@ impl CountHistory {
 
     /// How fast an incident fails, per second.
     pub(super) fn failures(&self, now: Timestamp, fingerprint: &str) -> Line {
-        self.points(now, |before, sample| {
-            let to = *sample.failures.get(fingerprint)?;
-            // One that was not there before had not failed.
-            let from = before?.failures.get(fingerprint).copied().unwrap_or(0);
-            per_second(before?, sample, from, to)
-        })
+        self.points(now, |before, sample| failing(before, sample, fingerprint))
+    }
+
+    /// The same over as much of a day as is known, and how much that is.
+    pub(super) fn trend(&self, now: Timestamp, fingerprint: &str) -> (Duration, Line) {
+        let day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
+        if day.front().is_none_or(|first| now.since(first.at) <= HOUR) {
+            drop(day);
+            return (self.window(now), self.failures(now, fingerprint));
+        }
+        let value = |before: Option<&CountSample>, sample: &CountSample| failing(before, sample, fingerprint);
+        (DAY, line(now, &day, (DAY, GAP_OF_DAY), value))
     }
 
     fn points(
@@ -148,20 +171,37 @@ impl CountHistory {
         now: Timestamp,
         value: impl Fn(Option<&CountSample>, &CountSample) -> Option<f64>,
     ) -> Line {
-        let step = self.window(now) / u32::try_from(POINTS).unwrap_or(1);
-        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut sums, mut before) = (vec![(0.0, 0u32); POINTS], None::<&CountSample>);
-        for sample in samples.iter() {
-            let joined = before.filter(|before| sample.at.since(before.at) <= GAP);
-            before = Some(sample);
-            if let (Some(value), Some(place)) = (value(joined, sample), place(now, sample.at, step)) {
-                sums[place].0 += value;
-                sums[place].1 += 1;
-            }
-        }
-        let known = sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / f64::from(count)));
-        joined(known.collect(), step)
+        let window = self.window(now);
+        line(now, &self.samples.lock().unwrap_or_else(PoisonError::into_inner), (window, GAP), value)
     }
+}
+
+/// The points of a line over a window, of samples between which there may be gaps.
+fn line(
+    now: Timestamp,
+    samples: &VecDeque<CountSample>,
+    (window, gap): (Duration, Duration),
+    value: impl Fn(Option<&CountSample>, &CountSample) -> Option<f64>,
+) -> Line {
+    let step = window / u32::try_from(POINTS).unwrap_or(1);
+    let (mut sums, mut before) = (vec![(0.0, 0u32); POINTS], None::<&CountSample>);
+    for sample in samples {
+        let near = before.filter(|before| sample.at.since(before.at) <= gap);
+        before = Some(sample);
+        if let (Some(value), Some(place)) = (value(near, sample), place(now, sample.at, step)) {
+            sums[place].0 += value;
+            sums[place].1 += 1;
+        }
+    }
+    let known = sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / f64::from(count)));
+    joined(known.collect(), step, gap)
+}
+
+/// How fast an incident fails between two samples. One that was not there before had not failed.
+fn failing(before: Option<&CountSample>, sample: &CountSample, fingerprint: &str) -> Option<f64> {
+    let to = *sample.failures.get(fingerprint)?;
+    let from = before?.failures.get(fingerprint).copied().unwrap_or(0);
+    per_second(before?, sample, from, to)
 }
 
 fn sum(sample: &CountSample, sees: &impl Fn(&str) -> bool, pick: &impl Fn(&QueueCounts) -> u64) -> u64 {
@@ -175,8 +215,8 @@ fn per_second(before: &CountSample, sample: &CountSample, from: u64, to: u64) ->
 }
 
 /// Fills the points between two samples that belong together: where points are closer than samples, that is no gap.
-fn joined(mut points: Line, step: Duration) -> Line {
-    let most = usize::try_from(GAP.as_millis() / step.as_millis().max(1)).unwrap_or(0);
+fn joined(mut points: Line, step: Duration, gap: Duration) -> Line {
+    let most = usize::try_from(gap.as_millis() / step.as_millis().max(1)).unwrap_or(0);
     let mut last = None;
     for place in 0..points.len() {
         let Some(value) = points[place] else { continue };
@@ -265,6 +305,39 @@ mod tests {
             history.add(at(step * 5), vec![queue("mail", 0, 0)], &[]);
         }
         assert!(history.samples.lock().unwrap().len() <= 721);
+        assert_eq!(history.day.lock().unwrap().len(), 34, "and a sample every five minutes of a day");
         assert_eq!(history.since(), Some(at(1_999 * 5 - 3_600)));
+    }
+
+    #[test]
+    fn a_trend_goes_back_a_day_once_it_is_known() {
+        let incident = |failures: u64| Incident {
+            fingerprint: "0011223344556677".parse().unwrap(),
+            kind: "k".into(),
+            error_type: "E".into(),
+            message: "m".into(),
+            failures,
+            dead: 0,
+            open: 0,
+            first_seen: at(0),
+            last_seen: at(0),
+            first_version: None,
+            last_version: None,
+            sample_job: backstop::JobId::from_u128(1),
+            standing: backstop_core::incident::Standing::default(),
+        };
+        let history = CountHistory::default();
+        for minute in 0..30 {
+            history.add(at(minute * 60), Vec::new(), &[incident(minute * 60)]);
+        }
+        assert_eq!(history.trend(at(1_800), "0011223344556677").0, HOUR, "no longer than what is known");
+        for minute in 30..3_000 {
+            history.add(at(minute * 60), Vec::new(), &[incident(minute * 60)]);
+        }
+        let (window, line) = history.trend(at(2_999 * 60), "0011223344556677");
+        assert_eq!((window, line.len()), (DAY, POINTS));
+        assert!(line.iter().flatten().all(|rate| (rate - 1.0).abs() < 1e-9), "{line:?}");
+        assert!(line.iter().skip(2).all(Option::is_some), "{line:?}");
+        assert!(history.day.lock().unwrap().len() <= 289);
     }
 }

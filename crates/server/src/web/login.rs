@@ -12,7 +12,7 @@ use super::call::PageProblem;
 use super::frame::{self, sentence};
 use super::session::{PageSession, no_cookie};
 use super::visit::{PageVisit, UnknownVisit, answer, go_to, own_path};
-use crate::access::{TokenLookup, count_wrong};
+use crate::access::{Caller, TokenLookup, count_wrong};
 
 /// Asks who it is. Whoever is known already is sent on.
 pub(super) async fn ask(UnknownVisit { visit }: UnknownVisit) -> Response {
@@ -46,24 +46,32 @@ fn asked(visit: &PageVisit, next: &str, status: StatusCode, problem: Option<&str
     answer(status, &frame::bare("Log in", &body))
 }
 
+/// Whom a request has logged in: it came from nobody, and is written down as theirs.
+#[derive(Debug, Clone)]
+pub(crate) struct LoggedIn(pub(crate) Caller);
+
 /// Exchanges a token for a session.
 pub(super) async fn log_in(UnknownVisit { visit }: UnknownVisit, body: Bytes) -> Response {
     let form = PageFields::read(&body);
     let next = form.get("next").unwrap_or("/").to_owned();
     match exchange(&visit, &form).await {
-        Ok(cookie) => with_cookie(go_to(own_path(&next)), &cookie),
+        Ok((cookie, caller)) => {
+            let mut response = with_cookie(go_to(own_path(&next)), &cookie);
+            response.extensions_mut().insert(LoggedIn(caller));
+            response
+        }
         Err(problem) => asked(&visit, &next, problem.status, Some(&problem.message)),
     }
 }
 
-async fn exchange(visit: &PageVisit, form: &PageFields) -> Result<String, PageProblem> {
+async fn exchange(visit: &PageVisit, form: &PageFields) -> Result<(String, Caller), PageProblem> {
     check(visit, form)?;
     let api = visit.server.api();
     let token = form.get("token").unwrap_or_default().trim();
     match api.tokens().find(Some(token)).await.map_err(crate::error::ApiError::from)? {
-        TokenLookup::Holder(_) => {
+        TokenLookup::Holder(caller) => {
             let session = PageSession::new(token, visit.now)?;
-            Ok(session.cookie(&visit.key, api.settings().tls.is_some()))
+            Ok((session.cookie(&visit.key, api.settings().tls.is_some()), caller))
         }
         TokenLookup::Open => Err(PageProblem::new(
             StatusCode::UNAUTHORIZED,

@@ -34,7 +34,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::http::header::ACCEPT;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
+use maud::html;
 
 use crate::api::Api;
 use crate::door::DoorLayer;
@@ -42,6 +47,7 @@ use crate::route::{RouteAccess, RouteNeeds, RouteSort};
 
 pub(crate) use ended_sessions::EndedSessions;
 pub(crate) use history::CountHistory;
+pub(crate) use login::LoggedIn;
 pub(crate) use sampler::keep_history;
 use server::PageServer;
 pub(crate) use session::identify;
@@ -54,6 +60,24 @@ pub(crate) fn routes(api: &Api, calls: Router, needs: HashMap<String, RouteNeeds
         router = router.route(path, handlers.layer(DoorLayer { api: api.clone(), sign }));
     }
     router.with_state(PageServer::new(api.clone(), calls, needs))
+}
+
+/// True for a request of a browser that shows what it gets to somebody, outside of what programs call.
+pub(crate) fn for_a_person(request: &Request) -> bool {
+    let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    request.method() == Method::GET
+        && accepts.contains("text/html")
+        && !request.uri().path().starts_with("/api/")
+}
+
+/// What a person sees who follows a wrong link.
+pub(crate) fn no_such_page() -> Response {
+    let body = html! {
+        h1 { "There is nothing here" }
+        p.lead { "The address may be mistyped, or what it named is gone." }
+        p { a href="/" { "Overview" } " · " a href="/jobs" { "Jobs" } " · " a href="/incidents" { "Incidents" } }
+    };
+    visit::answer(StatusCode::NOT_FOUND, &frame::bare("There is nothing here", &body))
 }
 
 type PageRoute = (&'static str, RouteSort, MethodRouter<PageServer>);
@@ -85,14 +109,14 @@ fn table() -> Vec<PageRoute> {
         view("/archive", get(views::archive::list)),
         view("/archive/{id}", get(views::archive::show)),
         view("/alerts", get(views::alerts::list)),
-        view("/webhooks", get(views::webhooks::list)),
+        view("/webhooks", get(views::webhooks::list).post(views::webhooks::make)),
         view("/tokens", get(views::tokens::list).post(views::tokens::make)),
         view("/rules", get(views::rules::list).post(views::rules::rehearse)),
         view("/audit", get(views::audit::list)),
         view("/find", get(find::show)),
         view("/act", post(act::act)),
-        view("/login", get(login::ask).post(login::log_in)),
-        view("/logout", post(login::log_out)),
+        ("/login", RouteSort::AuditedPage, get(login::ask).post(login::log_in)),
+        ("/logout", RouteSort::AuditedPage, post(login::log_out)),
         view("/page/{file}", get(assets::serve)),
     ]
 }

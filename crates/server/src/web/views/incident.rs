@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::incidents::{message, state};
 use crate::shape::{IncidentShown, Items};
-use crate::web::actions::{INCIDENT_ACK, INCIDENT_FIXED, INCIDENT_MUTE, INCIDENT_REOPEN};
+use crate::web::actions::{INCIDENT_ACK, INCIDENT_FIXED, INCIDENT_MUTE, INCIDENT_REOPEN, RULE_MAKE};
 use crate::web::call::PageProblem;
 use crate::web::chart::{ChartLine, chart};
 use crate::web::form;
@@ -67,7 +67,7 @@ async fn body(visit: &PageVisit, fingerprint: &str) -> Result<Markup, PageProble
         }
         (in_common(&dead.items))
         (samples(visit, one, &dead.items))
-        (related(one, rules.map(|found| found.items).unwrap_or_default()))
+        (related(visit, one, rules.map(|found| found.items).unwrap_or_default()))
     })
 }
 
@@ -240,7 +240,7 @@ fn samples(visit: &PageVisit, one: &Incident, dead: &[JobJson]) -> Markup {
 }
 
 /// Rules that are about this kind, this error or this fingerprint.
-fn related(one: &Incident, rules: Vec<Rule>) -> Markup {
+fn related(visit: &PageVisit, one: &Incident, rules: Vec<Rule>) -> Markup {
     let told = |rule: &Rule| serde_json::to_value(&rule.matches).unwrap_or_default();
     let is_about = |rule: &&Rule| {
         let matches = told(rule);
@@ -252,7 +252,12 @@ fn related(one: &Incident, rules: Vec<Rule>) -> Markup {
             && says("fingerprint", one.fingerprint.as_str())
     };
     let about: Vec<&Rule> = rules.iter().filter(is_about).collect();
+    let mut common = form_urlencoded::Serializer::new(String::new());
+    common.append_pair("kind", &one.kind).append_pair("error_type", &one.error_type);
     html! {
+        @if visit.allows(RULE_MAKE.route) {
+            p { a href={ "/rules?" (common.finish()) } { "Make a rule for failures like these" } }
+        }
         @if !about.is_empty() {
             section { h2 { "Rules that may be about it" } ul.plain { @for rule in about {
                 li {

@@ -10,7 +10,7 @@ use crate::web::chart::spark;
 use crate::web::form;
 use crate::web::frame::{PagePlace, empty, heading, pages};
 use crate::web::visit::{PageVisit, part};
-use crate::web::words::{counted, mark, none, number, short, when};
+use crate::web::words::{counted, mark, none, number, short, span, when};
 
 /// Parameters of the address that the list follows.
 const KEPT: [&str; 2] = ["state", "open"];
@@ -72,14 +72,15 @@ fn filters(visit: &PageVisit) -> Markup {
 
 fn row(visit: &PageVisit, one: &Incident) -> Markup {
     let fingerprint = one.fingerprint.to_string();
-    let failures = visit.history().failures(visit.now, &fingerprint);
+    let (window, failures) = visit.history().trend(visit.now, &fingerprint);
+    let label = format!("Failures, the last {}", span(window));
     html! {
         tr data-key=(fingerprint) {
             td.what { a href={ "/incidents/" (part(&fingerprint)) } { (message(&one.message, 160)) } }
             td { code { (short(&one.kind, 60)) } }
             td.n.bad[one.open > 0 && needs_somebody(one)] { (number(one.open)) }
             td.n { (number(one.failures)) }
-            td { (spark(&failures, "first", "Failures, the last hour")) }
+            td { (spark(&failures, "first", &label)) }
             td { (when(visit.now, one.first_seen)) }
             td { (when(visit.now, one.last_seen)) }
             td { @if let Some(version) = &one.last_version { (short(version, 24)) } @else { (none()) } }

@@ -4,8 +4,9 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use crate::shape::{Items, LimitJson};
-use crate::web::actions::LIMIT_DELETE;
+use crate::web::actions::{LIMIT_DELETE, LIMIT_SET};
 use crate::web::call::PageProblem;
+use crate::web::form;
 use crate::web::frame::{PagePlace, empty, heading, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{none, number, short, span, when_if};
@@ -20,9 +21,8 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
         visit.calls.get(&visit.path("/api/v1/limits", &["cursor"], &[("limit", "100")])).await?;
     Ok(html! {
         (heading("Limits", &html! { "How many runs of what may go at once, on all workers together." }, &html! {}))
-        @if found.items.is_empty() {
-            (empty("No limits are set: only worker slots bound what runs. Add one with `backstop limit set`."))
-        }
+        (new(visit))
+        @if found.items.is_empty() { (empty("No limits are set: only worker slots bound what runs.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
@@ -64,4 +64,22 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
         } } }
         (pages(visit, "/limits", &[], found.next_cursor.as_deref()))
     })
+}
+
+/// A form that makes a limit, or changes the one of that name.
+fn new(visit: &PageVisit) -> Markup {
+    let counted = [("all", "all runs together"), ("key", "the runs of each limit key apart")];
+    let fields = html! {
+        (form::text("at.name", "Name", "", "such as partner-api"))
+        (form::text("queue", "Queue", "", "all"))
+        (form::text("kind", "Kind", "", "all"))
+        (form::choice("by", "Counts", None, &counted))
+        (form::whole_if("concurrency", "Runs at once", 1, 1_000_000))
+        (form::whole_if("rate.count", "Starts", 1, 1_000_000))
+        (form::whole_if("rate.per_ms", "in so many milliseconds", 1, 31_622_400_000))
+        (form::whole_if("permits", "Permits of a pool", 1, 1_000_000))
+    };
+    let happens = "It holds on every worker within seconds, without a restart. Runs that are under way go on; what \
+                   finds no room waits and is charged nothing. A limit of the same name is replaced.";
+    visit.confirmed(&LIMIT_SET, &[], "Set a limit", happens, &fields)
 }

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use super::needs;
 use crate::shape::{Items, Readiness, Worker};
 use crate::web::call::PageProblem;
-use crate::web::chart::{ChartLine, chart, spark};
+use crate::web::chart::{ChartLine, chart, spark, stacked};
 use crate::web::frame::PagePlace;
 use crate::web::history::{CountHistory, Line, POINTS};
 use crate::web::visit::PageVisit;
@@ -143,8 +143,8 @@ fn charts(visit: &PageVisit, history: &CountHistory, queues: &[QueueView], incid
                     per_minute,
                 ))
             }
-            @else { (chart(("chart-causes", "Failures by cause"), window, &causes, per_minute)) }
-            (chart(("chart-backlog", "Waiting by queue"), window, &backlog, whole))
+            @else { (stacked(("chart-causes", "Failures by cause"), window, causes, per_minute)) }
+            (stacked(("chart-backlog", "Waiting by queue"), window, backlog, whole))
             @if let Some(since) = history.since() {
                 p.since data-live="since" {
                     "Charts are known since " (when(now, since))

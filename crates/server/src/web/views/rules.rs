@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::shape::{Items, RuleRehearsal};
 use crate::web::act::check;
-use crate::web::actions::{PageFields, RULE_DELETE, RULE_DISABLE, RULE_ENABLE};
+use crate::web::actions::{PageFields, RULE_DELETE, RULE_DISABLE, RULE_ENABLE, RULE_MAKE};
 use crate::web::call::PageProblem;
+use crate::web::form;
 use crate::web::frame::{PagePlace, empty, heading, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{counted, mark, short, short_id, when};
@@ -43,12 +44,12 @@ async fn body(visit: &PageVisit, tried: Option<(&str, &RuleRehearsal)>) -> Resul
         (heading(
             "Rules",
             &html! {
-                "What people have decided about failures; a rule goes before what code says. `backstop rule add` "
-                "makes one."
+                "What people have decided about failures; a rule goes before what code says."
             },
             &html! {},
         ))
         @if let Some((id, told)) = tried { (rehearsal(visit, id, told)) }
+        (new(visit))
         @if found.items.is_empty() { (empty("No rules yet.")) }
         @else { div.wide tabindex="0" { table {
             thead {
@@ -104,6 +105,31 @@ fn row(visit: &PageVisit, one: &Rule) -> Markup {
             }
         }
     }
+}
+
+/// A form for a rule; an incident that leads here has filled in what its failures have in common.
+fn new(visit: &PageVisit) -> Markup {
+    let asked = |name: &str| visit.asked(name).unwrap_or_default();
+    let actions = [
+        ("\"permanent\"", "dead letter at once"),
+        ("{\"retry\":{}}", "retry, by the policy of the job"),
+        ("{\"transient\":{}}", "go back and try again, charged nothing"),
+        ("\"pause_queue\"", "go back, and pause the queue"),
+    ];
+    let enabled = [("false", "off, to be rehearsed first"), ("true", "in force at once")];
+    let fields = html! {
+        (form::text("id", "Name", "", "such as partner-is-down"))
+        (form::text("matches.kind", "Kind", &asked("kind"), "any; * stands for anything"))
+        (form::text("matches.queue", "Queue", &asked("queue"), "any"))
+        (form::text("matches.error_type", "Type of error", &asked("error_type"), "any"))
+        (form::text("matches.text", "Message matches", &asked("text"), "a regular expression"))
+        (form::choice("action", "Then", None, &actions))
+        (form::text("note", "Why", "", "for the next person"))
+        (form::choice("enabled", "State", None, &enabled))
+    };
+    let happens = "Failures that meet every condition are decided by it, from when it is in force. What has failed \
+                   before stays as it is.";
+    visit.confirmed(&RULE_MAKE, &[], "Make a rule", happens, &fields)
 }
 
 fn conditions(matches: &RuleMatch) -> Markup {

@@ -1,21 +1,69 @@
 //! Webhooks: who is told of events.
 
+use axum::body::Bytes;
+use axum::http::Method;
 use axum::response::Response;
 use maud::{Markup, html};
+use serde_json::json;
 
-use crate::shape::{Items, WebhookView};
-use crate::web::actions::WEBHOOK_DELETE;
+use crate::shape::{Items, WebhookMade, WebhookView};
+use crate::web::act::check;
+use crate::web::actions::{PageFields, WEBHOOK_DELETE};
 use crate::web::call::PageProblem;
+use crate::web::form;
 use crate::web::frame::{PagePlace, empty, heading, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{short, when};
 
 pub(in crate::web) async fn list(visit: PageVisit) -> Response {
-    let body = body(&visit).await;
+    let body = body(&visit, None).await;
     visit.show(PagePlace::Webhooks, "Webhooks", body)
 }
 
-async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
+/// Makes a webhook and shows its secret, once.
+pub(in crate::web) async fn make(visit: PageVisit, body_bytes: Bytes) -> Response {
+    let form = PageFields::read(&body_bytes);
+    let made = async {
+        check(&visit, &form)?;
+        let mut new = json!({ "url": form.get("url").unwrap_or_default().trim() });
+        for name in ["events", "queues"] {
+            if let Some(text) = form.get(name) {
+                let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+                new[name] = words.collect::<Vec<_>>().into();
+            }
+        }
+        if let Some(tenant) = form.get("tenant") {
+            new["tenant"] = tenant.trim().into();
+        }
+        let answer = visit.calls.change(Method::POST, "/api/v1/webhooks", Some(&new)).await?;
+        let made: WebhookMade =
+            serde_json::from_value(answer).map_err(|problem| crate::error::internal(&problem))?;
+        body(&visit, Some(&made.secret)).await
+    };
+    let body = made.await;
+    visit.show(PagePlace::Webhooks, "Webhooks", body)
+}
+
+fn new(visit: &PageVisit) -> Markup {
+    html! {
+        @if visit.allows("POST /api/v1/webhooks") {
+            details.confirm {
+                summary { "New webhook…" }
+                form.act action="/webhooks" method="post" {
+                    input type="hidden" name="proof" value=(visit.proof());
+                    p { "It is told of every such event from then on, each message signed." }
+                    (form::text("url", "Address", "", "https://…"))
+                    (form::text("events", "Events", "", "all; or names between commas"))
+                    (form::text("queues", "Queues", "", "all; or names between commas"))
+                    (form::text("tenant", "Tenant", "", "all"))
+                    button.sure { "Make it" }
+                }
+            }
+        }
+    }
+}
+
+async fn body(visit: &PageVisit, secret: Option<&str>) -> Result<Markup, PageProblem> {
     let found: Items<WebhookView> =
         visit.calls.get(&visit.path("/api/v1/webhooks", &["cursor"], &[("limit", "100")])).await?;
     let words = |some: &Option<Vec<String>>| {
@@ -23,6 +71,13 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     };
     Ok(html! {
         (heading("Webhooks", &html! { "Addresses that are told of events, each message signed." }, &html! {}))
+        @if let Some(secret) = secret {
+            p.done role="status" {
+                "This is the key that its messages are signed with. It is shown now and never again: "
+                code data-copy=(secret) { (secret) }
+            }
+        }
+        (new(visit))
         @if found.items.is_empty() { (empty("No webhooks yet.")) }
         @else { div.wide tabindex="0" { table {
             thead { tr { th { "Address" } th { "Events" } th { "Queues" } th { "Made" } th { "Change" } } }

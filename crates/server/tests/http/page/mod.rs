@@ -50,7 +50,7 @@ impl<'a> Visitor<'a> {
     /// Makes a change as the buttons do, with the proof that stands on a page.
     pub(crate) async fn act(&self, action: &str, fields: &[(&str, &str)]) -> Reply {
         let proof = proof(&self.get("/tokens").await.text);
-        let mut all = vec![("proof", proof.as_str()), ("action", action), ("back", "/queues")];
+        let mut all = vec![("proof", proof.as_str()), ("do", action), ("back", "/queues")];
         all.extend(fields);
         self.send("/act", &all).await
     }

@@ -1,5 +1,7 @@
 //! What is shown to whom, what stands in the audit log, and what it costs.
 
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
 use backstop_server::Scope;
 use serde_json::json;
 
@@ -25,7 +27,7 @@ async fn what_a_token_may_not_do_is_not_shown_and_not_done() {
     assert_eq!(reader.get("/audit").await.status, 403);
     // A form that somebody made up goes to the same check.
     let made_up =
-        [("proof", &*proof(&reader.get("/").await.text)), ("action", "queue.pause"), ("at.name", "default")];
+        [("proof", &*proof(&reader.get("/").await.text)), ("do", "queue.pause"), ("at.name", "default")];
     assert_eq!(reader.send("/act", &made_up).await.status, 403);
     let incident = reader.get("/incidents").await.text;
     assert!(incident.contains("the card was declined"), "{incident}");
@@ -83,7 +85,8 @@ async fn what_is_done_on_the_page_stands_in_the_log_once_and_so_does_looking_at_
         .filter(|(_, path, _)| !path.starts_with("/api/v1/work/") && *path != "/api/v1/jobs")
         .collect();
     let reveal = format!("{path}/reveal");
-    let expected = [("all", "/api/v1/queues/default/pause", 200), ("all", &*reveal, 200)];
+    let expected =
+        [("all", "/login", 303), ("all", "/api/v1/queues/default/pause", 200), ("all", &*reveal, 200)];
     assert_eq!(told, expected);
 }
 
@@ -165,4 +168,59 @@ async fn a_link_from_elsewhere_is_followed_and_a_form_from_elsewhere_is_not() {
     let mut called = link.to_vec();
     called[1].1 = "cors";
     assert_eq!(stage.send(visit("GET", &called)).await.status, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_rules_and_webhooks_are_made_on_the_page() {
+    let stage = stage().await;
+    let all = whole_token(&stage).await;
+    let visitor = Visitor::with(&stage, &all).await;
+    let limit =
+        [("at.name", "partner"), ("kind", "call"), ("by", "key"), ("concurrency", "3"), ("rate.count", "")];
+    let set = visitor.act("limit.set", &limit).await;
+    assert_eq!(set.status, StatusCode::SEE_OTHER, "{}", set.text);
+    let shown = visitor.get("/limits").await.text;
+    assert!(shown.contains("<b>partner</b>") && shown.contains("kind <code>call</code>"), "{shown}");
+    let rule = [
+        ("id", "partner-is-down"),
+        ("matches.error_type", "Timeout*"),
+        ("action", "{\"transient\":{}}"),
+        ("enabled", "false"),
+        ("note", "they restart at night"),
+    ];
+    let made = visitor.act("rule.make", &rule).await;
+    assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.text);
+    let shown = visitor.get("/rules?kind=pay&error_type=Refused").await.text;
+    assert!(shown.contains("partner-is-down") && shown.contains("Timeout*"), "{shown}");
+    assert!(shown.contains("value=\"Refused\""), "what an incident filled in: {shown}");
+    let rules = stage.call("GET", "/api/v1/rules", Some(&all)).await.json();
+    assert_eq!(
+        (&rules["items"][0]["enabled"], &rules["items"][0]["id"]),
+        (&json!(false), &json!("partner-is-down"))
+    );
+    let page = visitor.get("/webhooks").await.text;
+    let form =
+        [("proof", &*proof(&page)), ("url", "https://hooks.example/in"), ("events", "failed, retried")];
+    let made = visitor.send("/webhooks", &form).await.text;
+    assert!(made.contains("whsec_") && made.contains("failed, retried"), "{made}");
+    assert!(!visitor.get("/webhooks").await.text.contains("whsec_"), "its key is shown once");
+    assert_eq!(visitor.send("/webhooks", &form[1..]).await.status, 403, "not without the proof");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_link_is_answered_to_people_in_words_and_to_programs_in_json() {
+    let stage = stage().await;
+    let all = whole_token(&stage).await;
+    let visitor = Visitor::with(&stage, &all).await;
+    let browser = |path: &str| {
+        let request = visitor.request(Request::get(path)).header("accept", "text/html,*/*");
+        stage.send(request.body(Body::empty()).unwrap())
+    };
+    let page = browser("/no/such/view").await;
+    assert_eq!((page.status, page.text.contains("There is nothing here")), (StatusCode::NOT_FOUND, true));
+    let program = browser("/api/v1/no-such-thing").await;
+    assert_eq!(
+        (program.status, program.json()["error"]["code"].clone()),
+        (StatusCode::NOT_FOUND, json!("no_such_path"))
+    );
 }

@@ -93,7 +93,7 @@ async fn a_form_that_is_not_ours_changes_nothing() {
     let theirs = proof(&other.get("/").await.text);
     let login = proof(&Visitor::new(&stage).get("/login").await.text);
     for shown in ["", "nonsense", &theirs, &login] {
-        let form = [("proof", shown), ("action", "queue.pause"), ("at.name", "mail")];
+        let form = [("proof", shown), ("do", "queue.pause"), ("at.name", "mail")];
         let refused = ann.send("/act", &form).await;
         assert_eq!(refused.status, 403, "{shown}");
     }
