@@ -2,6 +2,7 @@
 
 use backstop_core::Refusal;
 use backstop_core::circuit::CircuitState;
+use backstop_core::health::{DependencyReport, WorkerReport};
 use backstop_store::Error as StoreError;
 
 use crate::message::BrokerMessage;
@@ -71,16 +72,34 @@ pub(crate) struct QueueCondition {
     pub(crate) max_depth: Option<u64>,
     /// The dependency of the jobs' kind, and how its circuit stands.
     pub(crate) circuit: Option<(String, CircuitState)>,
+    /// The dependency for which no worker claims jobs of that kind.
+    pub(crate) red: Option<String>,
+}
+
+/// The dependency for which no worker claims jobs of a kind: one finds it away, and none that needs it too finds it
+/// there (H1).
+pub(crate) fn red_for<'a>(
+    kind: &str,
+    reports: impl Iterator<Item = &'a WorkerReport> + Clone,
+) -> Option<String> {
+    let red = reports.clone().find_map(|report| report.red_for(kind))?.dependency.clone();
+    let is_green =
+        |one: &DependencyReport| one.ok && one.dependency == red && one.kinds.iter().any(|k| k == kind);
+    let claimed = reports.flat_map(|report| &report.dependencies).any(is_green);
+    (!claimed).then_some(red)
 }
 
 /// Why a source takes no messages now, if it should not (B1).
 pub(crate) fn closed_by(queue: &str, condition: &QueueCondition) -> Option<String> {
-    let QueueCondition { paused, pending, max_depth, circuit } = condition;
+    let QueueCondition { paused, pending, max_depth, circuit, red } = condition;
     if *paused {
         return Some(format!("queue `{queue}` is paused"));
     }
     if let Some((dependency, CircuitState::Open)) = circuit {
         return Some(format!("the circuit of dependency `{dependency}` is open"));
+    }
+    if let Some(dependency) = red {
+        return Some(format!("dependency `{dependency}` is unavailable to every worker that needs it"));
     }
     let most = max_depth.filter(|most| pending >= most)?;
     Some(format!("queue `{queue}` is full ({pending} waiting, the limit is {most})"))
@@ -132,11 +151,9 @@ mod tests {
     #[test]
     fn a_message_that_no_row_can_hold_stays_with_its_broker() {
         let message = |bytes: usize| BrokerMessage {
-            id: MessageId::broker("1"),
             body: vec![b'x'; bytes],
             headers: vec![("name".into(), "value".into())],
-            deliveries: None,
-            tag: DeliveryTag::new("1"),
+            ..BrokerMessage::new(MessageId::broker("1"), DeliveryTag::new("1"))
         };
         assert_eq!(of_invalid(&message(MOST_KEPT_BYTES - 9)), MessageDecision::Invalid);
         assert_eq!(of_invalid(&message(MOST_KEPT_BYTES - 8)), MessageDecision::Abandon);
@@ -159,11 +176,42 @@ mod tests {
                 QueueCondition { circuit: circuit(CircuitState::Open), ..open.clone() },
                 Some("the circuit of dependency `smtp` is open"),
             ),
+            (
+                QueueCondition { red: Some("smtp".to_owned()), ..open.clone() },
+                Some("dependency `smtp` is unavailable to every worker that needs it"),
+            ),
             // A half-open circuit needs jobs to find out whether the dependency is back.
             (QueueCondition { circuit: circuit(CircuitState::HalfOpen), ..open.clone() }, None),
             (QueueCondition { circuit: circuit(CircuitState::Closed), ..open }, None),
         ] {
             assert_eq!(closed_by("q", &condition).as_deref(), reason, "{condition:?}");
+        }
+    }
+
+    #[test]
+    fn a_kind_is_red_while_no_worker_claims_it() {
+        // B1, H1
+        let report = |kind: &str, ok: bool| WorkerReport {
+            dependencies: vec![DependencyReport {
+                dependency: "smtp".to_owned(),
+                kinds: vec![kind.to_owned()],
+                ok,
+                since: backstop_core::Timestamp::EPOCH,
+                last: None,
+                next_at: None,
+                failed_tries: 0,
+            }],
+            ..WorkerReport::default()
+        };
+        for (reports, red) in [
+            (vec![], None),
+            (vec![report("mail", true)], None),
+            (vec![report("mail", false)], Some("smtp")),
+            (vec![report("mail", false), report("mail", true)], None),
+            (vec![report("mail", false), report("other", true)], Some("smtp")),
+            (vec![report("other", false)], None),
+        ] {
+            assert_eq!(red_for("mail", reports.iter()).as_deref(), red, "{reports:?}");
         }
     }
 }

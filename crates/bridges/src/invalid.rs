@@ -310,11 +310,9 @@ mod tests {
 
     fn message(id: &str, body: &[u8]) -> BrokerMessage {
         BrokerMessage {
-            id: MessageId::broker(id),
             body: body.to_vec(),
             headers: vec![("a".into(), "b".into())],
-            deliveries: None,
-            tag: DeliveryTag::new(id),
+            ..BrokerMessage::new(MessageId::broker(id), DeliveryTag::new(id))
         }
     }
 

@@ -8,6 +8,8 @@
 //! - [`BrokerMessage`], [`NewMessage`], [`Broker`], [`BrokerSession`]: what a broker can do, whichever it is.
 //! - [`brokers`]: RabbitMQ, Redis streams, NATS JetStream, SQS and beanstalkd, each behind a feature.
 //! - [`BridgeSettings`]: `[bridges.NAME]` of the configuration, checked.
+//! - [`BridgeProfile`]: how messages are read and answered, as pure translations: `plain`, [`CafSettings`] and
+//!   [`DaycrySettings`] for teams that come from elsewhere.
 //! - [`Source`]: the loop that turns messages into jobs; [`SourceHandle`] pauses, resumes and watches it.
 //! - [`BridgeSink`]: the loop that publishes what the outbox of the store holds for a bridge (B2).
 //! - [`InvalidMessages`]: what could not become a job.
@@ -18,11 +20,15 @@ mod address;
 mod broker;
 pub mod brokers;
 mod decide;
+#[cfg(feature = "http")]
+mod http_get;
 mod invalid;
 #[cfg(doctest)]
 mod learn;
 mod message;
+mod profile;
 mod route;
+mod secret;
 mod settings;
 mod shared_status;
 mod sink;
@@ -34,9 +40,8 @@ pub use broker::{Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSessi
 pub use decide::{MOST_KEPT_BYTES, MessageDecision, SubmitDecision};
 pub use invalid::{InvalidMessage, InvalidMessages, InvalidPage, MOST_INVALID, WrittenInvalid};
 pub use message::{BrokerMessage, DeliveryTag, IdOrigin, MessageId, NewMessage};
+pub use profile::{BridgeProfile, CafSettings, DaycrySettings};
 pub use route::{JobRoute, MessageProblem};
-pub use settings::{
-    BridgeProfile, BridgeSettings, BridgeSettingsError, SinkSettings, SourceSettings, check_all,
-};
+pub use settings::{BridgeSettings, BridgeSettingsError, SinkSettings, SourceSettings, check_all};
 pub use sink::{BridgeSink, SinkHandle, SinkRunState, SinkStatus, SinkTimes};
 pub use source::{Source, SourceHandle, SourceState, SourceStatus, SourceTimes};

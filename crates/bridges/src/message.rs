@@ -84,11 +84,19 @@ pub struct BrokerMessage {
     pub headers: Vec<(String, String)>,
     /// How often it was delivered, this delivery among them, where the broker tells.
     pub deliveries: Option<u32>,
+    /// How urgent its producer says it is, where the broker carries that.
+    pub priority: Option<u8>,
     /// What settles this delivery.
     pub tag: DeliveryTag,
 }
 
 impl BrokerMessage {
+    /// A message without a body or headers.
+    #[must_use]
+    pub const fn new(id: MessageId, tag: DeliveryTag) -> Self {
+        Self { id, body: Vec::new(), headers: Vec::new(), deliveries: None, priority: None, tag }
+    }
+
     /// The header of this name, whatever its case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -100,12 +108,13 @@ impl BrokerMessage {
 impl fmt::Debug for BrokerMessage {
     /// Without the body, which may be large and belongs to somebody.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, body, headers, deliveries, tag } = self;
+        let Self { id, body, headers, deliveries, priority, tag } = self;
         f.debug_struct("BrokerMessage")
             .field("id", id)
             .field("bytes", &body.len())
             .field("headers", &headers.len())
             .field("deliveries", deliveries)
+            .field("priority", priority)
             .field("tag", tag)
             .finish()
     }
@@ -120,12 +129,14 @@ pub struct NewMessage {
     pub body: Vec<u8>,
     /// Headers beside it.
     pub headers: Vec<(String, String)>,
+    /// How urgent it is, where the broker carries that.
+    pub priority: Option<u8>,
 }
 
 impl NewMessage {
     /// A message without an id or headers.
     pub fn new(body: impl Into<Vec<u8>>) -> Self {
-        Self { id: None, body: body.into(), headers: Vec::new() }
+        Self { body: body.into(), ..Self::default() }
     }
 
     /// Gives it an id.
@@ -165,11 +176,9 @@ mod tests {
     #[test]
     fn a_message_is_shown_without_its_body() {
         let message = BrokerMessage {
-            id: MessageId::producer("a"),
             body: b"secret".to_vec(),
             headers: vec![("X-Kind".into(), "mail".into())],
-            deliveries: None,
-            tag: DeliveryTag::new("1"),
+            ..BrokerMessage::new(MessageId::producer("a"), DeliveryTag::new("1"))
         };
         let shown = format!("{message:?} {:?}", NewMessage::new(b"secret".to_vec()));
         assert!(!shown.contains("secret") && shown.contains("bytes: 6"), "{shown}");

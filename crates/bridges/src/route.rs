@@ -1,5 +1,5 @@
-//! What job a message becomes (profile `plain`): the body is the payload, the id of the message keeps it from becoming
-//! two jobs.
+//! Where the messages of a bridge go: the kind and the queue of their jobs, and the id that keeps a message from
+//! becoming two.
 //!
 //! Pure: it looks at a message and touches nothing.
 
@@ -23,12 +23,22 @@ pub enum MessageProblem {
     /// It has no id where the bridge looks for one.
     #[error("the message has no id: {0} is missing, empty or not text")]
     NoId(String),
+    /// It is not what the profile of its bridge reads.
+    #[error("{0}")]
+    Profile(String),
     /// No job can be like this.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The store fails on it, and not on others.
     #[error("the store does not take it: {0}")]
     Store(String),
+}
+
+impl MessageProblem {
+    /// It is not what a profile reads; why, in words.
+    pub(crate) fn profile(problem: impl Into<String>) -> Self {
+        Self::Profile(problem.into())
+    }
 }
 
 /// Where the id of a message is.
@@ -57,12 +67,6 @@ pub struct JobRoute {
     id: IdPlace,
 }
 
-/// A job that a message becomes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RoutedPayload<'a> {
-    pub(crate) payload: &'a str,
-}
-
 impl JobRoute {
     /// Messages become jobs of this kind in this queue, and have the ids that their broker says.
     pub fn new(bridge: impl Into<Arc<str>>, kind: impl Into<Arc<str>>, queue: impl Into<Arc<str>>) -> Self {
@@ -87,19 +91,12 @@ impl JobRoute {
         Ok(self)
     }
 
-    /// The payload of the job that this message becomes.
-    pub(crate) fn payload<'a>(
-        &self,
-        message: &'a BrokerMessage,
-    ) -> Result<RoutedPayload<'a>, MessageProblem> {
-        if message.body.is_empty() {
-            return Err(MessageProblem::Empty);
-        }
-        let payload = std::str::from_utf8(&message.body).map_err(MessageProblem::NotText)?;
-        Ok(RoutedPayload { payload })
+    /// True when the settings say where ids are.
+    pub(crate) fn has_own_place(&self) -> bool {
+        self.id != IdPlace::Message
     }
 
-    /// The idempotency key of that job: the same in every delivery, and never that of another bridge.
+    /// The idempotency key of a message's job: the same in every delivery, and never that of another bridge.
     pub(crate) fn key(&self, message: &BrokerMessage) -> Result<String, MessageProblem> {
         Ok(format!("{}/{}", self.bridge, self.id(message)?))
     }
@@ -142,32 +139,14 @@ mod tests {
 
     fn message(body: &[u8]) -> BrokerMessage {
         BrokerMessage {
-            id: MessageId::broker("m-1"),
             body: body.to_vec(),
             headers: vec![("Order-Id".into(), "o-7".into()), ("Blank".into(), String::new())],
-            deliveries: None,
-            tag: DeliveryTag::new("1"),
+            ..BrokerMessage::new(MessageId::broker("m-1"), DeliveryTag::new("1"))
         }
     }
 
     fn route() -> JobRoute {
         JobRoute::new("orders", "charge", "default")
-    }
-
-    #[test]
-    fn bodies_are_payloads_when_they_are_text() {
-        // B1, B4: whether it is JSON within the limits is checked by the engine, as for every submit.
-        for (body, expected) in [
-            (&b"{\"a\":1}"[..], Ok("{\"a\":1}")),
-            (b"not json", Ok("not json")),
-            (b"a\0b", Ok("a\0b")),
-            (b"", Err("the body is empty; the payload of a job is JSON".to_owned())),
-        ] {
-            let found = route().payload(&message(body)).map(|found| found.payload.to_owned());
-            assert_eq!(found.map_err(|problem| problem.to_string()), expected.map(str::to_owned));
-        }
-        let problem = route().payload(&message(b"\"\xff\"")).unwrap_err();
-        assert!(matches!(problem, MessageProblem::NotText(_)), "{problem}");
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! `[bridges.NAME]` of the configuration: what a bridge is told, and whether it can be meant.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
 use backstop::sinks::{Sink, SinkLimits, SinkTopic};
 use serde::Deserialize;
 
 use crate::address::{AddressError, BrokerAddress};
+use crate::profile::{BridgeProfile, CafSettings, DaycrySettings, MessageProfile, ProfileParts};
 use crate::route::JobRoute;
+use crate::secret::SecretText;
 use crate::span;
 
 /// Messages that a source takes at once at most. More would make a batch slower, and not the whole faster.
@@ -16,27 +17,6 @@ const MOST_PREFETCH: usize = 1_000;
 
 /// Characters of the name of a bridge: it stands before every id of a message, in an idempotency key.
 const NAME_CHARS: usize = 64;
-
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct SecretText(pub(crate) String);
-
-impl fmt::Debug for SecretText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[hidden]")
-    }
-}
-
-/// How messages are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum BridgeProfile {
-    /// The body is the payload, and the message id the idempotency key.
-    #[default]
-    Plain,
-}
 
 /// One bridge. Its address and its keys are never shown.
 ///
@@ -56,9 +36,15 @@ pub enum BridgeProfile {
 #[non_exhaustive]
 pub struct BridgeSettings {
     pub(crate) broker: SecretText,
-    /// How messages are read.
+    /// How messages are read and answered.
     #[serde(default)]
     pub profile: BridgeProfile,
+    /// What the profile `caf` is told.
+    #[serde(default)]
+    pub caf: Option<CafSettings>,
+    /// What the profile `daycry` is told.
+    #[serde(default)]
+    pub daycry: Option<DaycrySettings>,
     /// True when a connection to another machine may go unencrypted.
     #[serde(default)]
     pub plaintext: bool,
@@ -217,6 +203,8 @@ impl BridgeSettings {
         Self {
             broker: SecretText(broker.into()),
             profile: BridgeProfile::Plain,
+            caf: None,
+            daycry: None,
             plaintext: false,
             source: Some(source),
             sink: None,
@@ -248,6 +236,27 @@ impl BridgeSettings {
         Self { source: None, ..self.clone() }
     }
 
+    /// Reads and answers messages as the CAF Worker Framework does.
+    #[must_use]
+    pub fn as_caf(mut self, caf: CafSettings) -> Self {
+        (self.profile, self.caf) = (BridgeProfile::Caf, Some(caf));
+        self
+    }
+
+    /// Reads messages as daycry/jobs does.
+    #[must_use]
+    pub fn as_daycry(mut self, daycry: DaycrySettings) -> Self {
+        (self.profile, self.daycry) = (BridgeProfile::Daycry, Some(daycry));
+        self
+    }
+
+    /// Sends what happens to jobs, too.
+    #[must_use]
+    pub fn with_sink(mut self, sink: SinkSettings) -> Self {
+        self.sink = Some(sink);
+        self
+    }
+
     /// The keys that SQS is asked with; those of the environment unless said.
     #[must_use]
     pub fn keys(mut self, access: impl Into<String>, secret: impl Into<String>) -> Self {
@@ -266,6 +275,7 @@ impl BridgeSettings {
             return Err(BridgeSettingsError::Name(name.to_owned()));
         }
         self.address(name)?;
+        self.message_profile(name)?;
         if let Some(sink) = &self.sink {
             sink.check(name)?;
         }
@@ -314,6 +324,22 @@ impl BridgeSettings {
     pub fn address(&self, name: &str) -> Result<BrokerAddress, BridgeSettingsError> {
         BrokerAddress::parse(&self.broker.0, self.plaintext)
             .map_err(|problem| BridgeSettingsError::Address { bridge: name.to_owned(), problem })
+    }
+
+    /// How its messages are read and answered.
+    pub(crate) fn message_profile(&self, name: &str) -> Result<MessageProfile, BridgeSettingsError> {
+        let sink = self.sink.as_ref();
+        let parts = ProfileParts {
+            name,
+            profile: self.profile,
+            broker: self.address(name)?.kind(),
+            from: self.source.as_ref().map(|source| source.queue.as_str()),
+            to: sink.map(|sink| sink.queue.as_str()),
+            only_results: sink.is_none_or(|sink| sink.of.iter().all(|topic| *topic == SinkTopic::Results)),
+            caf: self.caf.as_ref(),
+            daycry: self.daycry.as_ref(),
+        };
+        MessageProfile::new(&parts).map_err(|fault| value(name, fault.key, fault.problem))
     }
 
     /// What its messages become.

@@ -255,7 +255,12 @@ fn message(received: jetstream::Message) -> Option<BrokerMessage> {
         .collect();
     let given = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(ID_HEADER));
     let id = given.map_or_else(|| MessageId::broker(numbered), |(_, id)| MessageId::producer(id));
-    Some(BrokerMessage { id, body: received.payload.to_vec(), headers, deliveries, tag })
+    Some(BrokerMessage {
+        body: received.payload.to_vec(),
+        headers,
+        deliveries,
+        ..BrokerMessage::new(id, tag)
+    })
 }
 
 impl BrokerSession for PullSession {

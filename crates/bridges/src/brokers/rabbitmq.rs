@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout};
 use crate::address::BrokerAddress;
 use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession, PATIENCE};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
+use crate::profile::MessageProfile;
 use crate::settings::BridgeSettings;
 
 /// The number that AMQP has for something that is not there.
@@ -40,6 +41,8 @@ pub struct RabbitmqBroker {
     consumer: String,
     queue: String,
     dead: String,
+    /// Queues that the profile needs, and that are made when they do not exist.
+    needed: Vec<String>,
 }
 
 impl RabbitmqBroker {
@@ -52,6 +55,10 @@ impl RabbitmqBroker {
             consumer: settings.consumer(name).to_owned(),
             queue: settings.place().queue.clone(),
             dead: settings.place().dead_letters(),
+            needed: match settings.message_profile(name) {
+                Ok(MessageProfile::Caf(caf)) => caf.own_queues(),
+                _ => Vec::new(),
+            },
         }
     }
 
@@ -73,6 +80,9 @@ impl RabbitmqBroker {
             delayed: BTreeMap::new(),
         };
         session.waiting().await?;
+        for queue in &self.needed {
+            session.make(queue).await?;
+        }
         Ok(session)
     }
 }
@@ -141,6 +151,21 @@ impl QueueSession {
             },
             Err(_) => Err(self.unavailable("no answer in time")),
         }
+    }
+
+    /// Makes a queue unless it is there, whatever it is like. The look is on a channel of its own, which ends with it
+    /// when there is none.
+    async fn make(&self, queue: &str) -> Result<(), BrokerError> {
+        let look = within(&self.address, self._connection.create_channel()).await?;
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let found = look.queue_declare(queue.into(), passive, FieldTable::default());
+        match within(&self.address, found).await {
+            Err(BrokerError::Refused { .. }) => {}
+            other => return other.map(drop),
+        }
+        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        let declared = self.channel.queue_declare(queue.into(), durable, FieldTable::default());
+        within(&self.address, declared).await.map(drop)
     }
 
     /// Begins to consume, with no more messages underway than are asked for.
@@ -228,7 +253,8 @@ impl QueueSession {
         let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
         let declared = channel.queue_declare(dead.as_str().into(), durable, FieldTable::default());
         within(&self.address, declared).await?;
-        let mut copy = NewMessage { id: None, body: message.body.clone(), headers: message.headers.clone() };
+        let (headers, priority) = (message.headers.clone(), message.priority);
+        let mut copy = NewMessage { headers, priority, ..NewMessage::new(message.body.clone()) };
         if message.id.origin == crate::message::IdOrigin::Producer {
             copy.id = Some(message.id.text.clone());
         }
@@ -278,7 +304,10 @@ fn properties(new: &NewMessage) -> BasicProperties {
     for (name, value) in &new.headers {
         headers.insert(name.as_str().into(), AMQPValue::LongString(value.as_str().into()));
     }
-    let properties = BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(headers);
+    let mut properties = BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(headers);
+    if let Some(priority) = new.priority {
+        properties = properties.with_priority(priority);
+    }
     match &new.id {
         Some(id) => properties.with_message_id(id.as_str().into()),
         None => properties,
@@ -295,12 +324,13 @@ fn message(delivery: Delivery) -> BrokerMessage {
     let counted =
         headers.iter().find(|(name, _)| name == "x-delivery-count").map(|(_, count)| count.parse().ok());
     let first = (!redelivered).then_some(1);
+    let id = given.map_or_else(|| MessageId::of_body(&data), MessageId::producer);
     BrokerMessage {
-        id: given.map_or_else(|| MessageId::of_body(&data), MessageId::producer),
         body: data,
+        priority: *properties.priority(),
         deliveries: counted.flatten().map_or(first, |count: u32| Some(count.saturating_add(1))),
         headers,
-        tag: DeliveryTag::new(delivery_tag.to_string()),
+        ..BrokerMessage::new(id, DeliveryTag::new(delivery_tag.to_string()))
     }
 }
 

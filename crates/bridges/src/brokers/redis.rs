@@ -264,7 +264,7 @@ impl StreamSession {
             }
         }
         let tag = DeliveryTag::new(entry.id.as_str());
-        BrokerMessage { id: MessageId::broker(entry.id), body, headers, deliveries, tag }
+        BrokerMessage { body, headers, deliveries, ..BrokerMessage::new(MessageId::broker(entry.id), tag) }
     }
 
     async fn settle(&mut self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {

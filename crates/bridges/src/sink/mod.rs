@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::Broker;
 use crate::brokers;
+use crate::profile::MessageProfile;
 use crate::settings::{BridgeSettings, BridgeSettingsError};
 
 use crate::shared_status::SharedStatus;
@@ -63,7 +64,7 @@ impl Default for SinkTimes {
 pub struct BridgeSink {
     engine: Backstop,
     broker: Arc<dyn Broker>,
-    queue: String,
+    profile: MessageProfile,
     sink: Sink,
     limits: SinkLimits,
     times: SinkTimes,
@@ -97,7 +98,7 @@ impl BridgeSink {
         Ok(Self {
             engine: engine.clone(),
             broker,
-            queue: sink.queue.clone(),
+            profile: settings.message_profile(name)?,
             sink: sink.sink(name),
             limits: sink.limits(),
             times: SinkTimes::default(),

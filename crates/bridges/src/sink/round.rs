@@ -6,7 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::sinks::{OutboxMessage, OutboxPublisher, SinkProblem};
+use std::collections::HashMap;
+
+use backstop::JobId;
+use backstop::sinks::{OutboxPage, OutboxPublisher, SinkProblem};
+use backstop_core::failure::Cause;
 use backstop_core::failure::redact::sanitize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::BridgeSink;
 use super::status::{SinkRunState, SinkStatus};
 use crate::broker::BrokerPublisher;
-use crate::message::NewMessage;
+use crate::profile::{KnownJob, publish_all};
 use crate::shared_status::SharedStatus;
 
 /// Documents that are read at once.
@@ -146,13 +150,13 @@ impl SinkRounds {
                 session
             }
         };
-        let messages: Vec<NewMessage> = page.messages.iter().map(plain).collect();
-        if !messages.is_empty() {
-            let publishing = session.publish(&self.sink.queue, &messages);
-            publishing.await.map_err(|error| error.to_string())?;
-        }
+        let jobs = jobs_of(&self.sink, &page).await?;
+        let profile = &self.sink.profile;
+        let answers =
+            page.messages.iter().flat_map(|message| profile.answers(message, jobs.get(&message.job)));
+        publish_all(&mut *session, answers.collect()).await.map_err(|error| error.to_string())?;
         self.session = Some(session);
-        let (count, more) = (u64::try_from(messages.len()).unwrap_or(u64::MAX), page.more);
+        let (count, more) = (u64::try_from(page.messages.len()).unwrap_or(u64::MAX), page.more);
         if page.is_empty() {
             self.board.write(|status| status.state = SinkRunState::Publishing);
             return Ok(SinkRound::Idle);
@@ -168,8 +172,31 @@ impl SinkRounds {
     }
 }
 
-/// A message as the profile `plain` sends it.
-fn plain(message: &OutboxMessage) -> NewMessage {
-    // Texts and numbers have no way to fail.
-    NewMessage::new(serde_json::to_vec(message).unwrap_or_default()).with_id(message.id.as_str())
+/// What the profile keeps with the jobs that messages are about, if it keeps anything.
+async fn jobs_of(sink: &BridgeSink, page: &OutboxPage) -> Result<HashMap<JobId, KnownJob>, String> {
+    let BridgeSink { engine, profile, .. } = sink;
+    if !profile.needs_jobs() || page.messages.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut ids: Vec<JobId> = page.messages.iter().map(|message| message.job).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let store = engine.store();
+    let found = store.jobs(ids.clone()).await.map_err(|error| error.to_string())?;
+    let (mut jobs, mut gone) = (HashMap::new(), Vec::new());
+    for (id, detail) in ids.into_iter().zip(found) {
+        let Some(detail) = detail else {
+            gone.push(id);
+            continue;
+        };
+        let crashes = detail.counters.get(&Cause::Crash).copied().unwrap_or_default();
+        let open = engine.revealed(&detail.view);
+        jobs.insert(id, KnownJob::of(&open.job.spec, u32::try_from(crashes).unwrap_or(u32::MAX)));
+    }
+    if !gone.is_empty() {
+        let archived = store.archived(gone.clone()).await.map_err(|error| error.to_string())?;
+        let known = archived.iter().map(|one| KnownJob::of_archive(&one.as_ref()?.document));
+        jobs.extend(gone.into_iter().zip(known).filter_map(|(id, job)| Some((id, job?))));
+    }
+    Ok(jobs)
 }

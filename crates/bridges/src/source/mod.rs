@@ -6,6 +6,7 @@
 mod admit;
 mod round;
 mod status;
+mod tracked;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::Broker;
 use crate::brokers;
+use crate::profile::MessageProfile;
 use crate::route::JobRoute;
 use crate::settings::{BridgeSettings, BridgeSettingsError};
 
@@ -71,6 +73,7 @@ pub struct Source {
     engine: Backstop,
     broker: Arc<dyn Broker>,
     route: JobRoute,
+    profile: MessageProfile,
     prefetch: usize,
     times: SourceTimes,
 }
@@ -97,13 +100,16 @@ impl Source {
         settings.check(name, |_| true)?;
         let broker = brokers::open(name, settings, &engine.config().node)?;
         let route = settings.route(name)?;
-        Ok(Self::on(engine, broker, route).prefetch(settings.place().prefetch))
+        let profile = settings.message_profile(name)?;
+        let source = Self::on(engine, broker, route).prefetch(settings.place().prefetch);
+        Ok(Self { profile, ..source })
     }
 
     /// A source on a broker of its own making.
     #[must_use]
     pub fn on(engine: &Backstop, broker: Arc<dyn Broker>, route: JobRoute) -> Self {
-        Self { engine: engine.clone(), broker, route, prefetch: 100, times: SourceTimes::default() }
+        let (profile, times) = (MessageProfile::default(), SourceTimes::default());
+        Self { engine: engine.clone(), broker, route, profile, prefetch: 100, times }
     }
 
     /// Holds so many messages at once at most.

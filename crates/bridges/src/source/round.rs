@@ -14,8 +14,11 @@ use tokio_util::sync::CancellationToken;
 use super::Source;
 use super::admit::{AdmittedBatch, admit};
 use super::status::{SourceState, SourceStatus};
+use super::tracked::{self, TrackedJobs};
 use crate::broker::{BrokerError, BrokerSession};
 use crate::decide::{self, QueueCondition};
+use crate::message::BrokerMessage;
+use crate::profile::{Addressed, SessionPublisher, publish_all};
 use crate::shared_status::SharedStatus;
 
 /// How a round ended.
@@ -37,6 +40,7 @@ struct Rounds {
     looked: Option<Instant>,
     /// Rounds that failed since the last that did not.
     failures: u32,
+    tracked: TrackedJobs,
 }
 
 /// The task of a source.
@@ -46,7 +50,8 @@ pub(super) async fn run(
     mut paused: watch::Receiver<bool>,
     stop: CancellationToken,
 ) {
-    let mut rounds = Rounds { source, board, session: None, looked: None, failures: 0 };
+    let tracked = TrackedJobs::default();
+    let mut rounds = Rounds { source, board, session: None, looked: None, failures: 0, tracked };
     while !stop.is_cancelled() {
         if *paused.borrow_and_update() {
             rounds.session = None;
@@ -126,7 +131,7 @@ impl Rounds {
 
     /// Receives a batch, makes jobs of it, and settles it.
     async fn exchange(&mut self, session: &mut dyn BrokerSession) -> RoundEnd {
-        let Source { engine, route, prefetch, times, .. } = &self.source;
+        let Source { profile, prefetch, times, .. } = &self.source;
         let messages = match session.receive(*prefetch, times.wait).await {
             Ok(messages) => messages,
             Err(error) => return RoundEnd::Broker(error),
@@ -139,13 +144,16 @@ impl Rounds {
         if messages.is_empty() {
             return RoundEnd::Again;
         }
-        let batch = admit(engine, route, messages).await;
+        let now_ms = tracked::now_ms();
+        let known = self.tracked.ask(profile, &messages, now_ms).await;
+        let mut batch = admit(&self.source, messages, known, now_ms).await;
         self.board.write(|status| {
             status.admitted += batch.admitted;
             status.duplicates += batch.duplicates;
             status.invalid += batch.invalid;
+            status.discarded += batch.discarded;
         });
-        match settle(&self.board, session, &batch).await {
+        match settle(&self.source, &self.board, session, &mut batch).await {
             Err(error) => RoundEnd::Broker(error),
             Ok(()) => batch.hold.map_or(RoundEnd::Again, RoundEnd::Held),
         }
@@ -172,21 +180,44 @@ impl Rounds {
             pending: view.map_or(0, |view| view.pending),
             max_depth: config.queues.get(&*route.queue).and_then(|queue| queue.max_depth),
             circuit,
+            red: red(&self.source).await?,
         };
         self.looked = Some(Instant::now());
         Ok(decide::closed_by(&route.queue, &condition))
     }
 }
 
+/// The dependency for which no worker claims jobs of the source's kind, if there is one.
+async fn red(source: &Source) -> Result<Option<String>, StoreError> {
+    let Source { engine, route, .. } = source;
+    let mut workers = engine.workers().await?;
+    workers.retain(|worker| worker.live);
+    if workers.is_empty() {
+        return Ok(None);
+    }
+    let reports = engine.worker_reports(&workers).await?;
+    Ok(decide::red_for(&route.kind, reports.values()))
+}
+
 /// Tells the broker what became of each message. What it does not hear is delivered again, and known then.
 async fn settle(
+    source: &Source,
     board: &SharedStatus<SourceStatus>,
     session: &mut dyn BrokerSession,
-    batch: &AdmittedBatch,
+    batch: &mut AdmittedBatch,
 ) -> Result<(), BrokerError> {
     if !batch.settled.is_empty() {
         session.ack(&batch.settled).await?;
         board.write(|status| status.acked += batch.settled.len() as u64);
+    }
+    for (message, all) in std::mem::take(&mut batch.published) {
+        pass_on(board, session, &message, all).await?;
+    }
+    for (message, reason) in &batch.rejected {
+        // One line for each, for somebody may be trying to have things run here (E9).
+        tracing::error!(bridge = %source.route.bridge, message = %message.id, "message rejected: {reason}");
+        session.abandon(message, reason).await?;
+        board.write(|status| status.rejected += 1);
     }
     for (message, reason) in &batch.abandoned {
         session.abandon(message, reason).await?;
@@ -195,6 +226,31 @@ async fn settle(
     if !batch.back.is_empty() {
         session.nack(&batch.back, Duration::ZERO).await?;
         board.write(|status| status.given_back += batch.back.len() as u64);
+    }
+    Ok(())
+}
+
+/// Publishes what stands for a message, then settles it. One whose queue does not exist is kept by its broker: it is
+/// never dropped, and holds up none behind it.
+async fn pass_on(
+    board: &SharedStatus<SourceStatus>,
+    session: &mut dyn BrokerSession,
+    message: &BrokerMessage,
+    all: Vec<Addressed>,
+) -> Result<(), BrokerError> {
+    match publish_all(&mut SessionPublisher(&mut *session), all).await {
+        Ok(()) => {
+            session.ack(std::slice::from_ref(&message.tag)).await?;
+            board.write(|status| {
+                status.passed_on += 1;
+                status.acked += 1;
+            });
+        }
+        Err(error @ BrokerError::NoSuchQueue { .. }) => {
+            session.abandon(message, &error.to_string()).await?;
+            board.write(|status| status.abandoned += 1);
+        }
+        Err(error) => return Err(error),
     }
     Ok(())
 }

@@ -36,8 +36,14 @@ pub struct SourceStatus {
     pub duplicates: u64,
     /// Messages that went to the invalid channel.
     pub invalid: u64,
-    /// Messages that their broker was left to keep, because they were too large for that.
+    /// Messages that their broker was left to keep, because they were too large for that or could not be passed on.
     pub abandoned: u64,
+    /// Messages whose signature was missing or wrong: their broker keeps them too.
+    pub rejected: u64,
+    /// Messages that were published to other queues, as they are or answered.
+    pub passed_on: u64,
+    /// Messages that nobody wants any more, because their job elsewhere is over.
+    pub discarded: u64,
     /// Messages that it settled.
     pub acked: u64,
     /// Messages that it gave back.

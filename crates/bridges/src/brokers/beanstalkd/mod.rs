@@ -161,13 +161,8 @@ impl TubeSession {
 /// A server that lost its data counts its jobs from 1 again. With the body in the id, a new job that has the number of
 /// an old one is not taken for it.
 fn message(id: &str, body: Vec<u8>) -> BrokerMessage {
-    BrokerMessage {
-        id: MessageId::broker(format!("{id}-{}", &digest(&body)[..16])),
-        body,
-        headers: Vec::new(),
-        deliveries: None,
-        tag: DeliveryTag::new(id),
-    }
+    let own = MessageId::broker(format!("{id}-{}", &digest(&body)[..16]));
+    BrokerMessage { body, ..BrokerMessage::new(own, DeliveryTag::new(id)) }
 }
 
 impl BrokerSession for TubeSession {

@@ -1,6 +1,5 @@
 //! The six calls of SQS that a bridge makes: JSON over one HTTP connection, signed.
 
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -9,17 +8,15 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::sign::{AccessKeys, UnsignedRequest, authorization};
 use crate::broker::{BrokerError, PATIENCE};
+use crate::http_get::{ByteStream, trusted};
 
 /// Bytes of an answer at most: ten messages of the largest size, and room for what is written around them.
 const MOST_ANSWER: usize = 32 * 1024 * 1024;
@@ -59,9 +56,6 @@ pub(super) struct SqsConnection {
     // Ends with this value.
     _task: JoinSet<()>,
 }
-
-trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 impl SqsConnection {
     pub(super) async fn open(place: SqsPlace) -> Result<Self, BrokerError> {
@@ -137,19 +131,6 @@ async fn stream(place: &SqsPlace) -> Result<Box<dyn ByteStream>, BrokerError> {
     let trust = trusted().map_err(|problem| place.refused(problem))?;
     let encrypted = TlsConnector::from(trust).connect(name, stream).await;
     Ok(Box::new(encrypted.map_err(|error| place.unavailable(error))?))
-}
-
-/// What this machine trusts, read once.
-fn trusted() -> Result<Arc<ClientConfig>, String> {
-    static READ: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
-    READ.get_or_init(|| {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|problem| problem.to_string())?;
-        Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
-    })
-    .clone()
 }
 
 fn signed(place: &SqsPlace, action: &str, input: &Value) -> Result<Request<Full<Bytes>>, BrokerError> {

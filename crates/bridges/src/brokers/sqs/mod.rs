@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::address::BrokerAddress;
 use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
-use crate::settings::{BridgeSettings, BridgeSettingsError, SecretText};
+use crate::secret::SecretText;
+use crate::settings::{BridgeSettings, BridgeSettingsError};
 use client::{SqsConnection, SqsPlace};
 use sign::AccessKeys;
 
@@ -177,7 +178,7 @@ impl SqsSession {
         let Some(queue) = target.and_then(|target| target.rsplit(':').next()) else {
             return self.hide(tags, LONGEST).await;
         };
-        let copy = NewMessage { id: None, body: message.body.clone(), headers: message.headers.clone() };
+        let copy = NewMessage { headers: message.headers.clone(), ..NewMessage::new(message.body.clone()) };
         self.send(queue, &[copy]).await?;
         self.each("DeleteMessageBatch", tags, &json!({})).await
     }
@@ -222,11 +223,10 @@ fn message(received: &Value) -> Option<BrokerMessage> {
         None => MessageId::broker(text("MessageId")?),
     };
     Some(BrokerMessage {
-        id,
         body: text("Body").unwrap_or_default().as_bytes().to_vec(),
         headers: headers.collect(),
         deliveries: attribute("ApproximateReceiveCount").and_then(|count| count.parse().ok()),
-        tag: DeliveryTag::new(text("ReceiptHandle")?),
+        ..BrokerMessage::new(id, DeliveryTag::new(text("ReceiptHandle")?))
     })
 }
 

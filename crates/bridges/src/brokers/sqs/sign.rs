@@ -7,7 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::message::digest;
-use crate::settings::SecretText;
+use crate::secret::SecretText;
 
 /// Who asks.
 #[derive(Debug, Clone)]
