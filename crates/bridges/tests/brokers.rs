@@ -5,8 +5,12 @@
 
 #[path = "brokers/beanstalkd.rs"]
 mod beanstalkd;
+#[path = "brokers/caf/mod.rs"]
+mod caf;
 #[path = "brokers/cases/mod.rs"]
 mod cases;
+#[path = "brokers/examples.rs"]
+mod examples;
 #[path = "brokers/nats.rs"]
 mod nats;
 #[path = "brokers/rabbitmq.rs"]

@@ -11,6 +11,7 @@ mod tracked;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop::sinks::{Sink, SinkLimits};
 use backstop::{Backoff, Backstop};
 use backstop_core::failure::redact::sanitize;
 use tokio::sync::watch;
@@ -42,6 +43,9 @@ pub struct SourceTimes {
     pub backoff: Backoff,
     /// How often it looks whether its queue is paused or full, or a circuit open.
     pub look: Duration,
+    /// How long it waits at its start when messages are answered by a sink: until then every process knows the sink,
+    /// and no job ends unanswered.
+    pub sink_known: Duration,
 }
 
 impl Default for SourceTimes {
@@ -50,6 +54,8 @@ impl Default for SourceTimes {
             wait: Duration::from_secs(1),
             backoff: Backoff::exponential(Duration::from_millis(500), Duration::from_secs(30)),
             look: Duration::from_secs(1),
+            // Processes look for new sinks every five seconds.
+            sink_known: Duration::from_secs(6),
         }
     }
 }
@@ -74,6 +80,8 @@ pub struct Source {
     broker: Arc<dyn Broker>,
     route: JobRoute,
     profile: MessageProfile,
+    /// The sink that answers messages, if one does.
+    answered_by: Option<(Sink, SinkLimits)>,
     prefetch: usize,
     times: SourceTimes,
 }
@@ -101,15 +109,17 @@ impl Source {
         let broker = brokers::open(name, settings, &engine.config().node)?;
         let route = settings.route(name)?;
         let profile = settings.message_profile(name)?;
+        let sink = settings.sink.as_ref().filter(|_| profile.needs_jobs());
+        let answered_by = sink.map(|sink| (sink.sink(name), sink.limits()));
         let source = Self::on(engine, broker, route).prefetch(settings.place().prefetch);
-        Ok(Self { profile, ..source })
+        Ok(Self { profile, answered_by, ..source })
     }
 
     /// A source on a broker of its own making.
     #[must_use]
     pub fn on(engine: &Backstop, broker: Arc<dyn Broker>, route: JobRoute) -> Self {
         let (profile, times) = (MessageProfile::default(), SourceTimes::default());
-        Self { engine: engine.clone(), broker, route, profile, prefetch: 100, times }
+        Self { engine: engine.clone(), broker, route, profile, answered_by: None, prefetch: 100, times }
     }
 
     /// Holds so many messages at once at most.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop::sinks::SinkProblem;
 use backstop_store::Error as StoreError;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -29,6 +30,8 @@ enum RoundEnd {
     Broker(BrokerError),
     /// Messages cannot become jobs now.
     Held(String),
+    /// It is too early.
+    Wait(Duration),
 }
 
 /// What the rounds share.
@@ -41,6 +44,8 @@ struct Rounds {
     /// Rounds that failed since the last that did not.
     failures: u32,
     tracked: TrackedJobs,
+    /// When every process knows the sink that answers messages; none before it was made known.
+    answered_from: Option<Instant>,
 }
 
 /// The task of a source.
@@ -51,7 +56,8 @@ pub(super) async fn run(
     stop: CancellationToken,
 ) {
     let tracked = TrackedJobs::default();
-    let mut rounds = Rounds { source, board, session: None, looked: None, failures: 0, tracked };
+    let mut rounds =
+        Rounds { source, board, session: None, looked: None, failures: 0, tracked, answered_from: None };
     while !stop.is_cancelled() {
         if *paused.borrow_and_update() {
             rounds.session = None;
@@ -83,6 +89,7 @@ impl Rounds {
                 self.failures = 0;
                 return None;
             }
+            RoundEnd::Wait(pause) => return Some(pause),
             RoundEnd::Broker(error) => (SourceState::Disconnected, error.to_string()),
             RoundEnd::Held(problem) => (SourceState::Held, problem),
         };
@@ -106,7 +113,24 @@ impl Rounds {
         Some(pause)
     }
 
+    /// Makes the sink known that answers messages, and how long to wait until every process knows it.
+    async fn early(&mut self) -> Result<Option<Duration>, SinkProblem> {
+        let Source { engine, answered_by, times, .. } = &self.source;
+        let Some((sink, limits)) = answered_by else { return Ok(None) };
+        if self.answered_from.is_none() {
+            engine.sinks().set(sink, *limits).await?;
+            self.answered_from = Some(Instant::now() + times.sink_known);
+        }
+        let left = self.answered_from.map(|from| from.saturating_duration_since(Instant::now()));
+        Ok(left.filter(|left| !left.is_zero()))
+    }
+
     async fn round(&mut self) -> RoundEnd {
+        match self.early().await {
+            Ok(None) => {}
+            Ok(Some(left)) => return RoundEnd::Wait(left),
+            Err(error) => return RoundEnd::Held(error.to_string()),
+        }
         match self.closed_by().await {
             Ok(None) => {}
             Ok(Some(reason)) => return RoundEnd::Held(reason),

@@ -1,23 +1,29 @@
 //! NATS JetStream.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_nats::jetstream::{self, stream};
 use backstop_bridges::{BridgeSettings, NewMessage, SourceSettings};
 use backstop_testbed::{Folder, Nats, Proxy};
+use futures_util::StreamExt as _;
+use serde_json::Value;
 
 use crate::cases;
-use crate::stage::{Stage, TestBroker, TestEngine, block_on, until};
+use crate::stage::{Stage, TestBroker, TestEngine, block_on, soon, until};
 
-struct NatsServer(Nats);
+struct NatsServer {
+    server: Nats,
+    terminated: Arc<Mutex<Vec<(String, u64)>>>,
+}
 
 impl TestBroker for NatsServer {
     fn port(&self) -> u16 {
-        self.0.port()
+        self.server.port()
     }
 
     fn url(&self) -> String {
-        self.0.url()
+        self.server.url()
     }
 
     fn make_queue(&self, queue: &str) {
@@ -33,11 +39,11 @@ impl TestBroker for NatsServer {
     }
 
     fn kill(&mut self, _: &Proxy) {
-        self.0.kill().expect("it ends");
+        self.server.kill().expect("it ends");
     }
 
     fn start_again(&mut self, _: &Proxy) {
-        self.0.start_again().expect("it starts");
+        self.server.start_again().expect("it starts");
     }
 
     fn ack_bytes(&self) -> &'static [u8] {
@@ -56,29 +62,53 @@ impl TestBroker for NatsServer {
         false
     }
 
-    /// Terminated messages stay in a stream that is kept by limits: everything that no consumer gets any more.
+    /// Terminated messages stay in a stream that is kept by limits; the server's advisories say which they are.
     fn abandoned(&self, queue: &str) -> Vec<Vec<u8>> {
-        block_on(async {
+        let told = || {
+            let told = self.terminated.lock().expect("no panic");
+            told.iter().filter(|(stream, _)| stream == queue).map(|(_, number)| *number).collect::<Vec<u64>>()
+        };
+        block_on(soon("an advisory", async {
+            while told().is_empty() {
+                tokio::task::yield_now().await;
+            }
             let client = async_nats::connect(self.url()).await.expect("there");
             let stream = jetstream::new(client).get_stream(queue).await.expect("the stream");
-            let (first, last) =
-                (stream.cached_info().state.first_sequence, stream.cached_info().state.last_sequence);
             let mut bodies = Vec::new();
-            for sequence in first..=last {
-                let body = stream.get_raw_message(sequence).await.expect("it is kept").payload.to_vec();
-                if body == b"poison" || body.len() > 1024 * 1024 {
-                    bodies.push(body);
-                }
+            for number in told() {
+                bodies.push(stream.get_raw_message(number).await.expect("it is kept").payload.to_vec());
             }
             bodies
-        })
+        }))
     }
+}
+
+/// Hears which messages the server has terminated: their streams and their numbers there.
+async fn hear(url: &str) -> Arc<Mutex<Vec<(String, u64)>>> {
+    let client = async_nats::connect(url).await.expect("there");
+    let mut advisories =
+        client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>").await.expect("there");
+    client.flush().await.expect("there");
+    let terminated = Arc::new(Mutex::new(Vec::new()));
+    let told = terminated.clone();
+    tokio::spawn(async move {
+        // The client is kept for as long as there may be something to hear.
+        let _client = client;
+        while let Some(advisory) = advisories.next().await {
+            let advisory: Value = serde_json::from_slice(&advisory.payload).expect("JSON");
+            let stream = advisory["stream"].as_str().expect("a stream").to_owned();
+            let number = advisory["stream_seq"].as_u64().expect("a number");
+            told.lock().expect("no panic").push((stream, number));
+        }
+    });
+    terminated
 }
 
 fn stage() -> Stage {
     let folder = Folder::new("bridge-nats").expect("a folder");
     let server = Nats::start(folder.join("nats")).expect("a server");
-    Stage::new(folder, Box::new(NatsServer(server)))
+    let terminated = block_on(hear(&server.url()));
+    Stage::new(folder, Box::new(NatsServer { server, terminated }))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -199,8 +199,11 @@ impl Stage {
     }
 
     pub(crate) fn start(&self, engine: &TestEngine, source: SourceSettings) -> SourceHandle {
-        let settings = self.settings(source);
-        Source::new(&engine.engine, "orders", &settings).expect("good settings").times(times()).start()
+        self.start_with(engine, &self.settings(source))
+    }
+
+    pub(crate) fn start_with(&self, engine: &TestEngine, settings: &BridgeSettings) -> SourceHandle {
+        Source::new(&engine.engine, "orders", settings).expect("good settings").times(times()).start()
     }
 }
 
@@ -210,6 +213,8 @@ pub(crate) fn times() -> SourceTimes {
     times.wait = Duration::from_millis(100);
     times.backoff = Backoff::exponential(Duration::from_millis(5), Duration::from_millis(100));
     times.look = Duration::from_millis(20);
+    // There is one process, which knows its sinks at once.
+    times.sink_known = Duration::ZERO;
     times
 }
 

@@ -1,6 +1,7 @@
 //! The cases of the suite, in the order in which they run.
 
 mod admission;
+pub(crate) mod b6;
 mod bodies;
 mod connections;
 mod sessions;
@@ -25,6 +26,7 @@ pub(crate) async fn all(mut stage: Stage) {
         sessions::messages_are_published_received_and_settled,
         sessions::a_message_given_back_comes_again_after_its_delay,
         sessions::an_abandoned_message_is_kept_by_its_broker,
+        b6::b6_forged_envelopes_are_left_to_the_broker,
         admission::every_message_is_one_job_in_order,
         admission::the_same_id_is_one_job,
         admission::messages_without_an_id_of_their_own,
