@@ -97,6 +97,23 @@ mod tests {
     }
 
     #[test]
+    fn a_bridge_has_the_profile_that_the_file_says() {
+        // B3, E9
+        let text = "[bridges.lang]\nbroker = 'amqp://127.0.0.1'\nprofile = 'caf'\n\
+                    caf = { retry_limit = 3, max_priority = 9, status_hosts = ['jobs'] }\n\
+                    source = { queue = 'lang-in', kind = 'detect' }\n\
+                    [bridges.php]\nbroker = 'beanstalk://127.0.0.1'\nprofile = 'daycry'\n\
+                    source = { queue = 'default', kind = 'import' }\n\
+                    [bridges.php.daycry]\nsigning_keys = ['hunter2']\nhandlers = { import_users = 'import' }\n";
+        let settings = built(text).expect("good settings");
+        let caf = settings.bridges["lang"].caf.as_ref().expect("what it is told");
+        assert_eq!((caf.retry_limit, caf.max_priority, caf.status_hosts.len()), (Some(3), 9, 1));
+        let daycry = settings.bridges["php"].daycry.as_ref().expect("what it is told");
+        assert_eq!(daycry.handlers["import_users"], "import");
+        assert!(!format!("{settings:?}").contains("hunter2"), "keys are never shown");
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_named_in_one_sentence() {
         // B1, B2
         let broker = "bridges.a.broker = 'redis://127.0.0.1'\n";
@@ -132,6 +149,11 @@ mod tests {
             let faults = built(&text).expect_err(&text);
             assert!(faults.len() == 1 && faults[0].contains(told), "{text}: {faults:?}");
         }
+        let faults = built(&format!(
+            "{broker}bridges.a.profile = 'caf'\nbridges.a.source = {{ queue = 'q', kind = 'k' }}"
+        ))
+        .expect_err("CAF speaks to RabbitMQ alone");
+        assert!(faults.len() == 1 && faults[0].contains("which is for RabbitMQ"), "{faults:?}");
         let faults = read(&format!("{broker}bridges.a.sourse.queue = 'q'")).expect_err("a typing error");
         assert!(faults[0].message.contains("did you mean `source`?"), "{faults:?}");
     }

@@ -17,6 +17,24 @@ const KEY: &str = "k1:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 const BRIDGE: &str = "bridges.mail.broker = 'redis://127.0.0.1'\nbridges.mail.source.queue = 'in'\n\
     bridges.mail.source.kind = 'send'\nbridges.mail.sink.queue = 'out'\nbridges.mail.sink.of = ['results']\n";
 
+/// The lines of a bridge whose profile has this key, beside the key itself.
+fn profile_beside(path: &str) -> Option<String> {
+    let daycry = "bridges.mail.profile = 'daycry'\n";
+    Some(match path {
+        "bridges.mail.profile" => format!("{BRIDGE}bridges.mail.daycry.unsigned = true\n"),
+        "bridges.mail.daycry.unsigned" => {
+            format!("{BRIDGE}{daycry}bridges.mail.daycry.signing_keys = ['key']\n")
+        }
+        path if path.starts_with("bridges.mail.daycry") => {
+            format!("{BRIDGE}{daycry}bridges.mail.daycry.unsigned = true\n")
+        }
+        path if path.starts_with("bridges.mail.caf") => {
+            format!("{}bridges.mail.profile = 'caf'\n", BRIDGE.replace("redis:", "amqp:"))
+        }
+        _ => return None,
+    })
+}
+
 /// The lines of a bridge beside the one of this key.
 fn bridge_without(path: &str) -> String {
     BRIDGE.split_inclusive('\n').filter(|line| line.split(' ').next() != Some(path)).collect()
@@ -78,6 +96,8 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "schedules.mail.misfire" => "'skip'",
         "schedules.mail.payload" => "{ to = 'ann' }",
         "bridges.mail.broker" => "'redis://127.0.0.1'",
+        "bridges.mail.profile" => "'daycry'",
+        "bridges.mail.daycry.handlers" => "{ import_users = 'import' }",
         "bridges.mail.source.id" => "'body'",
         "bridges.mail.sink.of" => "['events']",
         "sanitize.patterns" => "['ACME-[0-9]+']",
@@ -114,7 +134,9 @@ fn beside(path: &str) -> String {
         "schedules.mail.cron" | "schedules.mail.every" => "schedules.mail.kind = 'send'\n".to_owned(),
         "schedules.mail.kind" => "schedules.mail.cron = '@daily'\n".to_owned(),
         path if path.starts_with("schedules.mail") => SCHEDULE.to_owned(),
-        path if path.starts_with("bridges.mail") => bridge_without(path),
+        path if path.starts_with("bridges.mail") => {
+            profile_beside(path).unwrap_or_else(|| bridge_without(path))
+        }
         "encryption.kinds" => format!("encryption.keys = ['{KEY}']\n"),
         "kinds.mail.dependency_from" => "kinds.mail.dependency = 'smtp'\n".to_owned(),
         "dependencies.mail.check" => "kinds.send.dependency = 'mail'\n".to_owned(),
@@ -156,7 +178,8 @@ fn every_key_that_is_accepted_does_something() {
             | "server.tls_key"
             | "schedules.mail.cron"
             | "schedules.mail.every"
-            | "schedules.mail.kind" => String::new(),
+            | "schedules.mail.kind"
+            | "bridges.mail.profile" => String::new(),
             path if path.starts_with("bridges.mail") && bridge_without(path) != BRIDGE => String::new(),
             _ => beside(&path),
         };

@@ -232,13 +232,35 @@ const REJECTS: &[ConfigKey] = &[
     value("max_reject_percent", ValueKind::Count),
 ];
 
+const CAF: &[ConfigKey] = &[
+    value("retry_limit", ValueKind::Count),
+    value("retry_queue", ValueKind::Text),
+    value("reject_queue", ValueKind::Text),
+    value("paused_queue", ValueKind::Text),
+    value("max_priority", ValueKind::Count),
+    value("worker_name", ValueKind::Text),
+    value("worker_version", ValueKind::Text),
+    value("status_hosts", ValueKind::Texts),
+    value("disable_zero_progress", ValueKind::Flag),
+];
+
 const BRIDGE: &[ConfigKey] = &[
     secret("broker", ValueKind::Text),
+    value("profile", ValueKind::Word(&["plain", "caf", "daycry"])),
     value("plaintext", ValueKind::Flag),
     value("region", ValueKind::Text),
     secret("access_key", ValueKind::Text),
     secret("secret_key", ValueKind::Text),
     secret("session_token", ValueKind::Text),
+    key("caf", KeyShape::Section(CAF)),
+    key(
+        "daycry",
+        KeyShape::Section(&[
+            secret("signing_keys", ValueKind::Texts),
+            value("unsigned", ValueKind::Flag),
+            key("handlers", KeyShape::Open),
+        ]),
+    ),
     key(
         "source",
         KeyShape::Section(&[
