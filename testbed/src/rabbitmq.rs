@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::account;
+use crate::authority::Certificate;
 use crate::daemon::{Daemon, DaemonLaunch};
 use crate::find;
 use crate::port::{self, Port};
@@ -26,6 +27,8 @@ pub struct Rabbitmq {
     daemon: Daemon,
     _names: Daemon,
     _other_ports: [Port; 2],
+    /// Where it speaks TLS.
+    encrypted: Option<Port>,
 }
 
 impl Rabbitmq {
@@ -34,12 +37,35 @@ impl Rabbitmq {
     /// # Errors
     /// When RabbitMQ is not installed or does not come up within a minute.
     pub fn start(folder: impl Into<PathBuf>) -> Result<Self, TestbedError> {
-        let folder = folder.into();
+        Self::start_with(folder.into(), None)
+    }
+
+    /// The same, and on another port it shows this certificate: see [`Rabbitmq::encrypted_url`].
+    ///
+    /// # Errors
+    /// As [`Rabbitmq::start`].
+    pub fn start_encrypted(
+        folder: impl Into<PathBuf>,
+        certificate: &Certificate,
+    ) -> Result<Self, TestbedError> {
+        Self::start_with(folder.into(), Some(certificate))
+    }
+
+    fn start_with(folder: PathBuf, certificate: Option<&Certificate>) -> Result<Self, TestbedError> {
         find::needed("rabbitmq-server", "rabbitmq-server")?;
         let account = account::account("rabbitmq")?;
         account::prepare(&folder, account.as_ref())?;
         let (port, distribution, names_port) = (port::reserve()?, port::reserve()?, port::reserve()?);
-        for (name, text) in [("plugins", "[].\n"), ("rabbitmq.conf", "log.console = true\n")] {
+        let encrypted = certificate.map(|_| port::reserve()).transpose()?;
+        let mut conf = "log.console = true\n".to_owned();
+        if let (Some(certificate), Some(port)) = (certificate, &encrypted) {
+            let [file, key] =
+                certificate.give(&folder, account.as_ref())?.map(|path| path.display().to_string());
+            conf += &format!("listeners.ssl.1 = 127.0.0.1:{}\n", port.number);
+            conf += &format!("ssl_options.certfile = {file}\nssl_options.keyfile = {key}\n");
+            conf += "ssl_options.verify = verify_none\nssl_options.fail_if_no_peer_cert = false\n";
+        }
+        for (name, text) in [("plugins", "[].\n"), ("rabbitmq.conf", conf.as_str())] {
             let file = folder.join(name);
             fs::write(&file, text).map_err(TestbedError::io(format!("cannot write {}", file.display())))?;
         }
@@ -61,12 +87,21 @@ impl Rabbitmq {
         let words = arguments(&folder, [port.number, distribution.number, names_port.number]);
         let mut daemon = Daemon::new(launch(env, words, "log"));
         daemon.start(|_| greets(port.number))?;
-        Ok(Self { port, daemon, _names: names, _other_ports: [distribution, names_port] })
+        Ok(Self { port, daemon, _names: names, _other_ports: [distribution, names_port], encrypted })
     }
 
     /// Its address.
     pub fn url(&self) -> String {
         format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.port())
+    }
+
+    /// Its address with TLS.
+    ///
+    /// # Panics
+    /// When it was started without a certificate.
+    pub fn encrypted_url(&self) -> String {
+        let port = self.encrypted.as_ref().expect("it was started with a certificate").number;
+        format!("amqps://guest:guest@localhost:{port}/%2f")
     }
 
     /// The loopback port.

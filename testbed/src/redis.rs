@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Redis {
     port: Port,
     daemon: Daemon,
+    /// Where it speaks TLS.
+    encrypted: Option<Port>,
 }
 
 impl Redis {
@@ -37,12 +39,14 @@ impl Redis {
         let program = find::needed("redis-server", "redis-server")?;
         let account = account::account("redis")?;
         account::prepare(&settings.folder, account.as_ref())?;
+        let encrypted = settings.certificate.as_ref().map(|_| port::reserve()).transpose()?;
+        let tls = tls_arguments(settings, encrypted.as_ref(), account.as_ref())?;
         let mut tries = 1;
         loop {
             let port = port::reserve()?;
             let mut daemon = Daemon::new(DaemonLaunch {
                 program: program.clone(),
-                arguments: arguments(settings, port.number),
+                arguments: arguments(settings, port.number).into_iter().chain(tls.clone()).collect(),
                 account: account.clone(),
                 folder: settings.folder.clone(),
                 log: settings.folder.join("log"),
@@ -50,7 +54,7 @@ impl Redis {
             });
             let ready = |_| order(port.number, "PING").is_ok_and(|said| said == "PONG");
             match daemon.start(ready) {
-                Ok(()) => return Ok(Self { port, daemon }),
+                Ok(()) => return Ok(Self { port, daemon, encrypted }),
                 Err(trouble) if trouble.is_taken_port() && tries < PORT_TRIES => tries += 1,
                 Err(trouble) => return Err(trouble),
             }
@@ -60,6 +64,15 @@ impl Redis {
     /// Its address.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port())
+    }
+
+    /// Its address with TLS.
+    ///
+    /// # Panics
+    /// When it was started without a certificate.
+    pub fn encrypted_url(&self) -> String {
+        let port = self.encrypted.as_ref().expect("it was started with a certificate").number;
+        format!("rediss://localhost:{port}")
     }
 
     /// The loopback port.
@@ -120,6 +133,26 @@ fn arguments(settings: &DatabaseSettings, port: u16) -> Vec<String> {
     ];
     let extra = settings.extra.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     own.into_iter().chain(extra).flat_map(|(name, value)| [format!("--{name}"), value.to_owned()]).collect()
+}
+
+/// What makes it speak TLS on a port of its own.
+fn tls_arguments(
+    settings: &DatabaseSettings,
+    port: Option<&Port>,
+    account: Option<&account::SystemUser>,
+) -> Result<Vec<String>, TestbedError> {
+    let (Some(certificate), Some(port)) = (&settings.certificate, port) else { return Ok(Vec::new()) };
+    let [cert, key] = certificate.give(&settings.folder, account)?.map(|path| path.display().to_string());
+    let port = port.number.to_string();
+    let own = [
+        ("tls-port", port.as_str()),
+        ("tls-cert-file", cert.as_str()),
+        ("tls-key-file", key.as_str()),
+        // Nobody has to show a certificate of their own.
+        ("tls-auth-clients", "no"),
+        ("tls-ca-cert-file", cert.as_str()),
+    ];
+    Ok(own.into_iter().flat_map(|(name, value)| [format!("--{name}"), value.to_owned()]).collect())
 }
 
 fn order(port: u16, words: &str) -> Result<String, TestbedError> {

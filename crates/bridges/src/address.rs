@@ -91,6 +91,12 @@ impl BrokerAddress {
         self.kind
     }
 
+    /// Whether connections to it are encrypted.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        SCHEMES.iter().any(|(scheme, _, encrypted)| *encrypted && *scheme == self.url.scheme())
+    }
+
     /// The whole of it, with credentials.
     #[must_use]
     #[allow(dead_code, reason = "not every broker needs it, and each can be left out")]

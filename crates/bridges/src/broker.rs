@@ -3,6 +3,7 @@
 //! Must not decide anything: what becomes of a message is the business of `decide`.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -56,6 +57,21 @@ impl BrokerError {
             Self::Refused { .. } => "broker_refused",
         }
     }
+}
+
+/// Reads the file of an authority. It is read for every connection, so that it can be changed.
+#[allow(dead_code, reason = "not every broker needs it, and each can be left out")]
+pub(crate) fn read_authority(address: &str, file: Option<&Path>) -> Result<Option<String>, BrokerError> {
+    let Some(file) = file else { return Ok(None) };
+    let problem = |problem: String| BrokerError::Refused {
+        address: address.to_owned(),
+        problem: format!("`tls_ca` {} cannot be used: {problem}", file.display()),
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| problem(error.to_string()))?;
+    if !text.contains("BEGIN CERTIFICATE") {
+        return Err(problem("there is no certificate in it".to_owned()));
+    }
+    Ok(Some(text))
 }
 
 /// A broker that can be connected to, with the queue that a bridge takes messages from.

@@ -15,7 +15,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use url::Url;
 
@@ -75,19 +76,25 @@ async fn encrypted(stream: TcpStream, url: &Url, host: &str) -> Result<Box<dyn B
         return Ok(Box::new(stream));
     }
     let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-    let encrypted = TlsConnector::from(trusted()?).connect(name, stream).await;
+    let encrypted = TlsConnector::from(trusted(None)?).connect(name, stream).await;
     Ok(Box::new(encrypted.map_err(|error| error.to_string())?))
 }
 
-/// What this machine trusts, read once.
-pub(crate) fn trusted() -> Result<Arc<ClientConfig>, String> {
-    static READ: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
-    READ.get_or_init(|| {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|problem| problem.to_string())?;
-        Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
-    })
-    .clone()
+/// Trusts this authority alone, or what this machine trusts.
+pub(crate) fn trusted(authority: Option<&str>) -> Result<Arc<ClientConfig>, String> {
+    static MACHINE: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
+    let Some(pem) = authority else {
+        let read = || trusting(rustls_native_certs::load_native_certs().certs);
+        return MACHINE.get_or_init(read).clone();
+    };
+    let own: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    trusting(own.map_err(|problem| problem.to_string())?)
+}
+
+fn trusting(certificates: Vec<CertificateDer<'static>>) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates);
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(|problem| problem.to_string())?;
+    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
 }

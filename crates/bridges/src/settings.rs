@@ -1,6 +1,7 @@
 //! `[bridges.NAME]` of the configuration: what a bridge is told, and whether it can be meant.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use backstop::sinks::{Sink, SinkLimits, SinkTopic};
@@ -48,6 +49,9 @@ pub struct BridgeSettings {
     /// True when a connection to another machine may go unencrypted.
     #[serde(default)]
     pub plaintext: bool,
+    /// A PEM file with the authority that signed the broker's certificate; those that the machine trusts unless said.
+    #[serde(default)]
+    pub tls_ca: Option<PathBuf>,
     /// Takes messages and submits jobs.
     #[serde(default)]
     pub source: Option<SourceSettings>,
@@ -206,6 +210,7 @@ impl BridgeSettings {
             caf: None,
             daycry: None,
             plaintext: false,
+            tls_ca: None,
             source: Some(source),
             sink: None,
             region: None,
@@ -257,6 +262,13 @@ impl BridgeSettings {
         self
     }
 
+    /// Trusts the authority in this PEM file: see [`BridgeSettings::tls_ca`].
+    #[must_use]
+    pub fn trusting(mut self, authority: impl Into<PathBuf>) -> Self {
+        self.tls_ca = Some(authority.into());
+        self
+    }
+
     /// The keys that SQS is asked with; those of the environment unless said.
     #[must_use]
     pub fn keys(mut self, access: impl Into<String>, secret: impl Into<String>) -> Self {
@@ -274,7 +286,14 @@ impl BridgeSettings {
         if name.is_empty() || name.len() > NAME_CHARS || !name.chars().all(ok) {
             return Err(BridgeSettingsError::Name(name.to_owned()));
         }
-        self.address(name)?;
+        let address = self.address(name)?;
+        if self.tls_ca.is_some() && !address.is_encrypted() {
+            return Err(value(
+                name,
+                "tls_ca",
+                format!("is for encrypted addresses, and {address} is not one"),
+            ));
+        }
         self.message_profile(name)?;
         if let Some(sink) = &self.sink {
             sink.check(name)?;
@@ -535,6 +554,11 @@ mod tests {
             let fault = with(source).check("orders", |_| true).unwrap_err().to_string();
             assert!(fault.starts_with("bridge `orders`: ") && fault.contains(told), "{fault}");
         }
+        let open = with("prefetch = 1").trusting("ca.pem").check("orders", |_| true).unwrap_err().to_string();
+        assert!(
+            open.contains("`tls_ca` is for encrypted addresses, and redis://127.0.0.1 is not one"),
+            "{open}"
+        );
         for name in ["", "a/b", "a b", "ä", &"x".repeat(65)] {
             let named = BridgeSettingsError::Name(name.to_owned());
             assert_eq!(with("prefetch = 1").check(name, |_| true), Err(named));

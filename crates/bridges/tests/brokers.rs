@@ -21,3 +21,5 @@ mod redis;
 mod sqs;
 #[path = "brokers/stage.rs"]
 mod stage;
+#[path = "brokers/tls.rs"]
+mod tls;

@@ -7,6 +7,7 @@
 //! The client reconnects by itself; a session that was disconnected once is thrown away all the same, so that there is
 //! one place that decides when to try again.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
@@ -16,7 +17,9 @@ use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::address::BrokerAddress;
-use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession, PATIENCE};
+use crate::broker::{
+    Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession, PATIENCE, read_authority,
+};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
 use crate::settings::BridgeSettings;
 
@@ -34,6 +37,7 @@ pub struct NatsBroker {
     stream: String,
     durable: String,
     ack_wait: Duration,
+    authority: Option<PathBuf>,
 }
 
 impl NatsBroker {
@@ -49,6 +53,7 @@ impl NatsBroker {
             stream: source.queue.clone(),
             durable,
             ack_wait: source.hold.unwrap_or(ACK_WAIT),
+            authority: settings.tls_ca.clone(),
         }
     }
 
@@ -59,7 +64,9 @@ impl NatsBroker {
     async fn link(&self) -> Result<NatsLink, BrokerError> {
         let gone = CancellationToken::new();
         let told = gone.clone();
-        let options = ConnectOptions::new()
+        // The client reads the file by itself, and says less of one that it cannot use.
+        read_authority(&self.shown, self.authority.as_deref())?;
+        let mut options = ConnectOptions::new()
             .name(format!("backstop bridge {}", self.durable))
             .connection_timeout(PATIENCE)
             .request_timeout(Some(PATIENCE))
@@ -69,6 +76,9 @@ impl NatsBroker {
                 }
                 std::future::ready(())
             });
+        if let Some(file) = &self.authority {
+            options = options.add_root_certificates(file.clone());
+        }
         let client =
             options.connect(self.address.url().as_str()).await.map_err(|error| self.unavailable(error))?;
         let context = jetstream::new(client.clone());

@@ -9,6 +9,7 @@
 //! connects again.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -17,12 +18,15 @@ use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicPublishOptions, BasicQosOptions,
     ConfirmSelectOptions, QueueDeclareOptions,
 };
+use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldTable, LongString};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ErrorKind};
+use lapin::{
+    BasicProperties, Channel, Connection, ConnectionProperties, Consumer, DefaultConnectionBuilder, ErrorKind,
+};
 use tokio::time::{Instant, timeout};
 
 use crate::address::BrokerAddress;
-use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession, PATIENCE};
+use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession, PATIENCE, read_authority};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
 use crate::profile::MessageProfile;
 use crate::settings::BridgeSettings;
@@ -43,6 +47,7 @@ pub struct RabbitmqBroker {
     dead: String,
     /// Queues that the profile needs, and that are made when they do not exist.
     needed: Vec<String>,
+    authority: Option<PathBuf>,
 }
 
 impl RabbitmqBroker {
@@ -59,13 +64,19 @@ impl RabbitmqBroker {
                 Ok(MessageProfile::Caf(caf)) => caf.own_queues(),
                 _ => Vec::new(),
             },
+            authority: settings.tls_ca.clone(),
         }
     }
 
     async fn session(&self) -> Result<QueueSession, BrokerError> {
         let name = LongString::from(format!("backstop bridge {}", self.consumer));
         let properties = ConnectionProperties::default().with_connection_name(name);
-        let connecting = Connection::connect(self.address.url().as_str(), properties);
+        let cert_chain = read_authority(&self.shown, self.authority.as_deref())?;
+        let connecting = async {
+            let builder = DefaultConnectionBuilder::new()?.with_uri_str(self.address.url().to_string());
+            let builder = builder.with_properties(properties);
+            builder.with_tls_config(OwnedTLSConfig { identity: None, cert_chain }).connect().await
+        };
         let connection = within(&self.shown, connecting).await?;
         let channel = within(&self.shown, connection.create_channel()).await?;
         let session = QueueSession {

@@ -6,14 +6,17 @@
 //! decides how long it gets.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, TlsCertificates, Value};
 use tokio::time::Instant;
 
 use crate::address::BrokerAddress;
-use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession, PATIENCE};
+use crate::broker::{
+    Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession, PATIENCE, read_authority,
+};
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
 use crate::settings::BridgeSettings;
 
@@ -27,6 +30,7 @@ pub struct RedisStreams {
     shown: String,
     stream: StreamNames,
     claim_after: Duration,
+    authority: Option<PathBuf>,
 }
 
 /// What the commands of a session name.
@@ -52,13 +56,22 @@ impl RedisStreams {
             body: source.body_field.clone(),
         };
         let claim_after = source.hold.unwrap_or(CLAIM_AFTER);
-        Self { shown: address.to_string(), address, stream, claim_after }
+        let authority = settings.tls_ca.clone();
+        Self { shown: address.to_string(), address, stream, claim_after, authority }
     }
 
     /// A connection that has joined no group.
     async fn link(&self) -> Result<StreamSession, BrokerError> {
         let unavailable = |error: &RedisError| failed(&self.shown, error);
-        let client = Client::open(self.address.url().as_str()).map_err(|error| unavailable(&error))?;
+        let url = self.address.url().as_str();
+        let client = match read_authority(&self.shown, self.authority.as_deref())? {
+            Some(pem) => {
+                let root_cert = Some(pem.into_bytes());
+                Client::build_with_tls(url, TlsCertificates { client_tls: None, root_cert })
+            }
+            None => Client::open(url),
+        };
+        let client = client.map_err(|error| unavailable(&error))?;
         // Reads wait on the server by design: each call has its own limit instead.
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(None);

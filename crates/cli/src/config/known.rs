@@ -28,6 +28,7 @@ fn profile_beside(path: &str) -> Option<String> {
         path if path.starts_with("bridges.mail.daycry") => {
             format!("{BRIDGE}{daycry}bridges.mail.daycry.unsigned = true\n")
         }
+        "bridges.mail.tls_ca" => BRIDGE.replace("redis:", "rediss:"),
         path if path.starts_with("bridges.mail.caf") => {
             format!("{}bridges.mail.profile = 'caf'\n", BRIDGE.replace("redis:", "amqp:"))
         }

@@ -248,6 +248,7 @@ const BRIDGE: &[ConfigKey] = &[
     secret("broker", ValueKind::Text),
     value("profile", ValueKind::Word(&["plain", "caf", "daycry"])),
     value("plaintext", ValueKind::Flag),
+    value("tls_ca", ValueKind::Text),
     value("region", ValueKind::Text),
     secret("access_key", ValueKind::Text),
     secret("secret_key", ValueKind::Text),

@@ -1,5 +1,6 @@
 //! The six calls of SQS that a bridge makes: JSON over one HTTP connection, signed.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -15,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::sign::{AccessKeys, UnsignedRequest, authorization};
-use crate::broker::{BrokerError, PATIENCE};
+use crate::broker::{BrokerError, PATIENCE, read_authority};
 use crate::http_get::{ByteStream, trusted};
 
 /// Bytes of an answer at most: ten messages of the largest size, and room for what is written around them.
@@ -31,6 +32,8 @@ pub(super) struct SqsPlace {
     pub(super) keys: AccessKeys,
     /// As it is shown.
     pub(super) address: String,
+    /// The authority of its certificate, if that is none that the machine trusts.
+    pub(super) authority: Option<PathBuf>,
 }
 
 impl SqsPlace {
@@ -128,7 +131,8 @@ async fn stream(place: &SqsPlace) -> Result<Box<dyn ByteStream>, BrokerError> {
         return Ok(Box::new(stream));
     }
     let name = ServerName::try_from(place.host.clone()).map_err(|error| place.refused(error))?;
-    let trust = trusted().map_err(|problem| place.refused(problem))?;
+    let authority = read_authority(&place.address, place.authority.as_deref())?;
+    let trust = trusted(authority.as_deref()).map_err(|problem| place.refused(problem))?;
     let encrypted = TlsConnector::from(trust).connect(name, stream).await;
     Ok(Box::new(encrypted.map_err(|error| place.unavailable(error))?))
 }

@@ -73,7 +73,8 @@ impl SqsBroker {
         let region = settings.region.clone().or_else(|| region_of(&host));
         let region = region.or_else(|| std::env::var("AWS_REGION").ok());
         let region = region.ok_or_else(|| missing("region", "AWS_REGION"))?;
-        let place = SqsPlace { host, port, encrypted, region, keys, address: address.to_string() };
+        let (address, authority) = (address.to_string(), settings.tls_ca.clone());
+        let place = SqsPlace { host, port, encrypted, region, keys, address, authority };
         let visibility = settings.place().hold.unwrap_or(VISIBILITY).as_secs().clamp(1, LONGEST);
         Ok(Self { place, queue: settings.place().queue.clone(), visibility })
     }

@@ -13,8 +13,9 @@ use crate::stage::{Stage, TestEngine, until};
 
 /// An envelope as a producer of daycry/jobs writes it, signed with this key over the text that PHP makes of its fields.
 pub(crate) fn envelope(key: &str, identifier: &str) -> String {
-    let fields = format!(
-        r#""job":"import_users","payload":{{"file":"\/tmp\/u.csv"}},"queue":"default","priority":9,"maxRetries":2"#
+    let fields = concat!(
+        r#""job":"import_users","payload":{"file":"\/tmp\/u.csv"},"#,
+        r#""queue":"default","priority":9,"maxRetries":2"#
     );
     let named = format!(r#""name":null,"identifier":"{identifier}","idempotencyKey":null"#);
     let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("keys have any length");
