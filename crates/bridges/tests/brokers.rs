@@ -9,6 +9,8 @@ mod beanstalkd;
 mod caf;
 #[path = "brokers/cases/mod.rs"]
 mod cases;
+#[path = "brokers/daycry_lists.rs"]
+mod daycry_lists;
 #[path = "brokers/examples.rs"]
 mod examples;
 #[path = "brokers/nats.rs"]

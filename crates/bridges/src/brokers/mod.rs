@@ -35,6 +35,13 @@ pub fn open(
         #[cfg(feature = "rabbitmq")]
         BrokerKind::Rabbitmq => Ok(Arc::new(rabbitmq::RabbitmqBroker::new(address, name, settings))),
         #[cfg(feature = "redis")]
+        BrokerKind::Redis
+            // A sink of such a bridge publishes to streams.
+            if settings.source.is_some() && settings.daycry.as_ref().is_some_and(|daycry| daycry.lists) =>
+        {
+            Ok(Arc::new(redis::RedisLists::new(address, settings, node)))
+        }
+        #[cfg(feature = "redis")]
         BrokerKind::Redis => Ok(Arc::new(redis::RedisStreams::new(address, name, settings, node))),
         #[cfg(feature = "sqs")]
         BrokerKind::Sqs => {

@@ -52,6 +52,7 @@ pub(crate) enum ReadMessage {
 
 /// What is known elsewhere of the job that a message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "RabbitMQ needs it, and can be left out")]
 pub(crate) enum TrackedStatus {
     /// It is under way, or nobody could tell.
     Active,

@@ -56,6 +56,8 @@ pub struct DaycrySettings {
     pub(crate) signing_keys: Vec<SecretText>,
     /// True takes envelopes that nobody signed, when there is no key.
     pub unsigned: bool,
+    /// Redis: true reads the lists that `RedisBackend` writes (`jobs:QUEUE-waiting`), and not a stream.
+    pub lists: bool,
     /// The kinds of jobs by the names of handlers. Other handlers are refused; all jobs have the kind of the source
     /// unless said.
     pub handlers: BTreeMap<String, String>,
@@ -108,6 +110,9 @@ impl ProfileParts<'_> {
         }
         if self.daycry.is_some() && self.profile != BridgeProfile::Daycry {
             return fault("daycry", "is for profile = \"daycry\"");
+        }
+        if self.daycry.is_some_and(|daycry| daycry.lists) && self.broker != BrokerKind::Redis {
+            return fault("daycry.lists", "is for Redis");
         }
         if is_caf && self.broker != BrokerKind::Rabbitmq {
             return fault(

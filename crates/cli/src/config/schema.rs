@@ -259,6 +259,7 @@ const BRIDGE: &[ConfigKey] = &[
         KeyShape::Section(&[
             secret("signing_keys", ValueKind::Texts),
             value("unsigned", ValueKind::Flag),
+            value("lists", ValueKind::Flag),
             key("handlers", KeyShape::Open),
         ]),
     ),

@@ -80,6 +80,7 @@ impl CafProfile {
     }
 
     /// Queues that the profile publishes to by itself, and that are made when they do not exist.
+    #[allow(dead_code, reason = "RabbitMQ needs it, and can be left out")]
     pub(crate) fn own_queues(&self) -> Vec<String> {
         let said = [&self.settings.retry_queue, &self.settings.paused_queue];
         said.into_iter().flatten().cloned().chain([self.reject_queue.clone()]).collect()

@@ -140,6 +140,10 @@ fn a_source_without_a_key_must_say_so() {
         fault.contains("`daycry.signing_keys` is missing, and the environment has no JOBS_SIGNING_KEY"),
         "{fault}"
     );
+    let mut lists = DaycrySettings::signed_by(["hunter2"]);
+    lists.lists = true;
+    let fault = settings.clone().as_daycry(lists).check("php", |_| true).unwrap_err().to_string();
+    assert!(fault.contains("`daycry.lists` is for Redis"), "{fault}");
     let keyed = settings.as_daycry(DaycrySettings::signed_by(["hunter2"]));
     assert_eq!(keyed.check("php", |_| true), Ok(()));
     assert!(!format!("{keyed:?} {:?}", keyed.message_profile("php")).contains("hunter2"));

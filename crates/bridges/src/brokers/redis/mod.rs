@@ -5,8 +5,10 @@
 //! stream of their own (B6). Acknowledged entries stay in the stream, which other groups may read: whoever writes it
 //! decides how long it gets.
 
+mod lists;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -19,6 +21,7 @@ use crate::broker::{
 };
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
 use crate::settings::BridgeSettings;
+pub use lists::RedisLists;
 
 /// How long a consumer may be silent about a message before another takes it.
 const CLAIM_AFTER: Duration = Duration::from_secs(60);
@@ -62,24 +65,8 @@ impl RedisStreams {
 
     /// A connection that has joined no group.
     async fn link(&self) -> Result<StreamSession, BrokerError> {
-        let unavailable = |error: &RedisError| failed(&self.shown, error);
-        let url = self.address.url().as_str();
-        let client = match read_authority(&self.shown, self.authority.as_deref())? {
-            Some(pem) => {
-                let root_cert = Some(pem.into_bytes());
-                Client::build_with_tls(url, TlsCertificates { client_tls: None, root_cert })
-            }
-            None => Client::open(url),
-        };
-        let client = client.map_err(|error| unavailable(&error))?;
-        // Reads wait on the server by design: each call has its own limit instead.
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(None);
-        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = connected.map_err(|error| unavailable(&error))?;
         Ok(StreamSession {
-            connection,
-            address: self.shown.clone(),
+            link: RedisLink::open(&self.address, self.authority.as_deref()).await?,
             names: self.stream.clone(),
             claim_after: self.claim_after,
             own_first: true,
@@ -128,21 +115,31 @@ fn failed(address: &str, error: &RedisError) -> BrokerError {
     }
 }
 
-/// A connection of one consumer. It is not shared: a read that waits holds up nobody else.
-struct StreamSession {
+/// A connection. It is not shared: a read that waits holds up nobody else.
+struct RedisLink {
     connection: MultiplexedConnection,
     address: String,
-    names: StreamNames,
-    claim_after: Duration,
-    /// True until everything was read that this consumer holds since before.
-    own_first: bool,
-    /// When messages of dead consumers are looked for again.
-    claim_next: Instant,
-    /// Messages that were given back, and when they may be delivered again.
-    delayed: BTreeMap<String, Instant>,
 }
 
-impl StreamSession {
+impl RedisLink {
+    async fn open(address: &BrokerAddress, authority: Option<&Path>) -> Result<Self, BrokerError> {
+        let (url, address) = (address.url().as_str(), address.to_string());
+        let client = match read_authority(&address, authority)? {
+            Some(pem) => {
+                let root_cert = Some(pem.into_bytes());
+                Client::build_with_tls(url, TlsCertificates { client_tls: None, root_cert })
+            }
+            None => Client::open(url),
+        };
+        let client = client.map_err(|error| failed(&address, &error))?;
+        // Reads wait on the server by design: each call has its own limit instead.
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(None);
+        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+        let connection = connected.map_err(|error| failed(&address, &error))?;
+        Ok(Self { connection, address })
+    }
+
     async fn ask(&mut self, command: &Cmd, wait: Duration) -> Result<Value, BrokerError> {
         let asked = tokio::time::timeout(wait + PATIENCE, command.query_async(&mut self.connection)).await;
         self.heard(asked)
@@ -166,16 +163,31 @@ impl StreamSession {
             }),
         }
     }
+}
 
+/// A connection of one consumer.
+struct StreamSession {
+    link: RedisLink,
+    names: StreamNames,
+    claim_after: Duration,
+    /// True until everything was read that this consumer holds since before.
+    own_first: bool,
+    /// When messages of dead consumers are looked for again.
+    claim_next: Instant,
+    /// Messages that were given back, and when they may be delivered again.
+    delayed: BTreeMap<String, Instant>,
+}
+
+impl StreamSession {
     /// Makes the group if there is none; it begins with the first message of the stream. A stream that does not exist
     /// is an error: made here, it would hide a name with a mistake.
     async fn join(&mut self) -> Result<(), BrokerError> {
         let mut command = redis::cmd("XGROUP");
         command.arg("CREATE").arg(&self.names.stream).arg(&self.names.group).arg("0");
-        match self.ask(&command, Duration::ZERO).await {
+        match self.link.ask(&command, Duration::ZERO).await {
             Err(BrokerError::Refused { problem, .. }) if problem.contains("BUSYGROUP") => Ok(()),
             Err(BrokerError::Refused { problem, .. }) if problem.contains("requires the key to exist") => {
-                let (queue, address) = (self.names.stream.clone(), self.address.clone());
+                let (queue, address) = (self.names.stream.clone(), self.link.address.clone());
                 Err(BrokerError::NoSuchQueue { queue, address })
             }
             other => other.map(drop),
@@ -201,7 +213,7 @@ impl StreamSession {
         // 0 would wait for ever.
         command.arg("BLOCK").arg(wait.as_millis().max(1).to_string());
         command.arg("STREAMS").arg(&self.names.stream).arg(">");
-        let entries = streamed(self.ask(&command, wait).await?);
+        let entries = streamed(self.link.ask(&command, wait).await?);
         Ok(entries.into_iter().map(|entry| self.message(entry, Some(1))).collect())
     }
 
@@ -215,7 +227,7 @@ impl StreamSession {
     async fn own(&mut self, most: usize) -> Result<Vec<BrokerMessage>, BrokerError> {
         let mut command = self.read_command(most + self.delayed.len());
         command.arg("STREAMS").arg(&self.names.stream).arg("0");
-        let entries = streamed(self.ask(&command, Duration::ZERO).await?);
+        let entries = streamed(self.link.ask(&command, Duration::ZERO).await?);
         let now = Instant::now();
         let delayed = &self.delayed;
         let due = entries.into_iter().filter(|entry| delayed.get(&entry.id).is_none_or(|due| *due <= now));
@@ -228,7 +240,7 @@ impl StreamSession {
         let mut command = redis::cmd("XAUTOCLAIM");
         command.arg(&self.names.stream).arg(&self.names.group).arg(&self.names.consumer);
         command.arg(self.claim_after.as_millis().to_string()).arg("0").arg("COUNT").arg(most);
-        let Value::Array(mut parts) = self.ask(&command, Duration::ZERO).await? else {
+        let Value::Array(mut parts) = self.link.ask(&command, Duration::ZERO).await? else {
             return Ok(Vec::new());
         };
         if parts.len() < 2 {
@@ -259,7 +271,7 @@ impl StreamSession {
             let StreamNames { stream, group, .. } = &self.names;
             counts.cmd("XPENDING").arg(stream).arg(group).arg(&entry.id).arg(&entry.id).arg(1);
         }
-        let counts = match self.ask_all(&counts).await? {
+        let counts = match self.link.ask_all(&counts).await? {
             Value::Array(counts) => counts,
             _ => Vec::new(),
         };
@@ -287,7 +299,7 @@ impl StreamSession {
             command.arg(tag.as_str());
             self.delayed.remove(tag.as_str());
         }
-        self.ask(&command, Duration::ZERO).await.map(drop)
+        self.link.ask(&command, Duration::ZERO).await.map(drop)
     }
 
     /// Redis knows no such thing: the message stays with this consumer, which reads it again when it is due. Should the
@@ -310,7 +322,7 @@ impl StreamSession {
         }
         both.cmd("XACK").arg(stream).arg(group).arg(message.tag.as_str());
         let both = both.clone();
-        self.ask_all(&both).await.map(drop)
+        self.link.ask_all(&both).await.map(drop)
     }
 
     async fn add(&mut self, stream: &str, messages: &[NewMessage]) -> Result<(), BrokerError> {
@@ -324,14 +336,14 @@ impl StreamSession {
                 add.arg(name).arg(value);
             }
         }
-        if messages.is_empty() { Ok(()) } else { self.ask_all(&all).await.map(drop) }
+        if messages.is_empty() { Ok(()) } else { self.link.ask_all(&all).await.map(drop) }
     }
 
     /// How many entries no consumer of the group has read.
     async fn lag(&mut self) -> Result<Option<u64>, BrokerError> {
         let mut command = redis::cmd("XINFO");
         command.arg("GROUPS").arg(&self.names.stream);
-        let Value::Array(groups) = self.ask(&command, Duration::ZERO).await? else { return Ok(None) };
+        let Value::Array(groups) = self.link.ask(&command, Duration::ZERO).await? else { return Ok(None) };
         let is_ours = |group: &&Value| {
             field(group, "name").is_some_and(|name| bytes(name) == self.names.group.as_bytes())
         };
