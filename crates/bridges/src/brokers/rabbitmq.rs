@@ -149,13 +149,18 @@ impl QueueSession {
 
     /// How many messages are ready; an error when there is no such queue.
     async fn waiting(&self) -> Result<u64, BrokerError> {
+        self.ready(&self.channel, &self.queue).await
+    }
+
+    /// The same of any queue. A channel that asks for one that does not exist ends with the answer.
+    async fn ready(&self, channel: &Channel, queue: &str) -> Result<u64, BrokerError> {
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        let declared = self.channel.queue_declare(self.queue.as_str().into(), passive, FieldTable::default());
+        let declared = channel.queue_declare(queue.into(), passive, FieldTable::default());
         match timeout(PATIENCE, declared).await {
             Ok(Ok(queue)) => Ok(u64::from(queue.message_count())),
             Ok(Err(error)) => match error.kind() {
                 ErrorKind::ProtocolError(refusal) if refusal.get_id() == NOT_FOUND => {
-                    let (queue, address) = (self.queue.clone(), self.address.clone());
+                    let (queue, address) = (queue.to_owned(), self.address.clone());
                     Err(BrokerError::NoSuchQueue { queue, address })
                 }
                 _ => Err(failed(&self.address, &error)),
@@ -164,14 +169,11 @@ impl QueueSession {
         }
     }
 
-    /// Makes a queue unless it is there, whatever it is like. The look is on a channel of its own, which ends with it
-    /// when there is none.
+    /// Makes a queue unless it is there, whatever it is like.
     async fn make(&self, queue: &str) -> Result<(), BrokerError> {
         let look = within(&self.address, self._connection.create_channel()).await?;
-        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        let found = look.queue_declare(queue.into(), passive, FieldTable::default());
-        match within(&self.address, found).await {
-            Err(BrokerError::Refused { .. }) => {}
+        match self.ready(&look, queue).await {
+            Err(BrokerError::NoSuchQueue { .. }) => {}
             other => return other.map(drop),
         }
         let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };

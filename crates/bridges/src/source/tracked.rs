@@ -3,7 +3,7 @@
 //! Answers are kept for as long as whoever gave them allows; somebody who does not answer is not asked again for a
 //! while. Nobody waits for more than one such answer: all questions of a batch are asked together.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::task::JoinSet;
@@ -24,13 +24,36 @@ const MOST_KEPT: usize = 10_000;
 /// What was answered, and until when it counts.
 #[derive(Debug, Default)]
 pub(super) struct TrackedJobs {
-    kept: HashMap<String, (TrackedStatus, i64, Instant)>,
+    kept: HashMap<String, KeptAnswer>,
+    /// Servers that did not answer, and until when they are left alone.
+    silent: HashMap<String, Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct KeptAnswer {
+    status: TrackedStatus,
+    interval_ms: i64,
+    until: Instant,
+}
+
+/// An answer as it came, and for how long it may be kept.
+struct FreshAnswer {
+    status: TrackedStatus,
+    interval: Duration,
+    keep: Duration,
 }
 
 /// This machine's clock: whoever wrote a message compared with its own.
 pub(super) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The server of an address: what follows may be secret, and is not shown.
+fn server_of(url: &str) -> String {
+    let url = url::Url::parse(url).ok();
+    let host = url.as_ref().and_then(url::Url::host_str).unwrap_or_default();
+    format!("{host}:{}", url.as_ref().and_then(url::Url::port_or_known_default).unwrap_or_default())
 }
 
 impl TrackedJobs {
@@ -43,47 +66,65 @@ impl TrackedJobs {
     ) -> Vec<Option<StatusAnswer>> {
         let questions: Vec<Option<String>> =
             messages.iter().map(|message| profile.question(message, at_ms)).collect();
-        if questions.iter().all(Option::is_none) {
-            return vec![None; messages.len()];
-        }
-        let mut answers = self.known(&questions);
         let mut asking = JoinSet::new();
-        let mut asked = std::collections::HashSet::new();
-        for url in questions.iter().flatten() {
-            if !answers.contains_key(url) && profile.may_ask(url) && asked.insert(url.clone()) {
+        for url in questions.iter().flatten().collect::<BTreeSet<_>>() {
+            if self.is_open(url) && profile.may_ask(url) {
                 let url = url.clone();
                 asking.spawn(async move { (asked_once(&url).await, url) });
             }
         }
-        while let Some(Ok(((status, interval, keep), url))) = asking.join_next().await {
-            self.keep(&url, status, interval, keep);
-            answers.insert(url, (status, interval));
+        let mut answers = HashMap::new();
+        while let Some(Ok((answer, url))) = asking.join_next().await {
+            match answer {
+                Ok(answer) => {
+                    self.keep(&url, &answer);
+                    answers.insert(url, (answer.status, millis(answer.interval)));
+                }
+                Err(problem) => self.leave_alone(server_of(&url), &problem),
+            }
         }
         let answer = |url: String| {
-            let (status, interval_ms) =
-                answers.get(&url).copied().unwrap_or((TrackedStatus::Active, millis(USUAL_INTERVAL)));
+            let kept = || self.known(&url).map(|kept| (kept.status, kept.interval_ms));
+            let found = answers.get(&url).copied().or_else(kept);
+            // Whoever cannot tell has called nothing off.
+            let (status, interval_ms) = found.unwrap_or((TrackedStatus::Active, millis(USUAL_INTERVAL)));
             StatusAnswer { status, at_ms, interval_ms }
         };
         questions.into_iter().map(|question| question.map(answer)).collect()
     }
 
-    fn known(&self, questions: &[Option<String>]) -> HashMap<String, (TrackedStatus, i64)> {
-        let now = Instant::now();
-        let known = |url: &String| {
-            let (status, interval, until) = self.kept.get(url)?;
-            (*until > now).then(|| (url.clone(), (*status, *interval)))
-        };
-        questions.iter().flatten().filter_map(known).collect()
+    fn known(&self, url: &str) -> Option<KeptAnswer> {
+        self.kept.get(url).copied().filter(|kept| kept.until > Instant::now())
     }
 
-    fn keep(&mut self, url: &str, status: TrackedStatus, interval: i64, keep: Duration) {
-        if keep.is_zero() {
+    /// Whether there is something to ask, and somebody.
+    fn is_open(&self, url: &str) -> bool {
+        let is_silent = || self.silent.get(&server_of(url)).is_some_and(|until| *until > Instant::now());
+        self.known(url).is_none() && !is_silent()
+    }
+
+    fn keep(&mut self, url: &str, answer: &FreshAnswer) {
+        if answer.keep.is_zero() {
             return;
         }
         if self.kept.len() >= MOST_KEPT {
             self.kept.clear();
         }
-        self.kept.insert(url.to_owned(), (status, interval, Instant::now() + keep));
+        let (status, interval_ms) = (answer.status, millis(answer.interval));
+        let kept = KeptAnswer { status, interval_ms, until: Instant::now() + answer.keep };
+        self.kept.insert(url.to_owned(), kept);
+    }
+
+    /// Asks a server no more for a while. It is told once, and not for every job that it was asked about.
+    fn leave_alone(&mut self, server: String, problem: &str) {
+        let now = Instant::now();
+        if self.silent.get(&server).is_none_or(|until| *until <= now) {
+            tracing::warn!(server, "the status of jobs cannot be asked for, they count as active: {problem}");
+        }
+        if self.silent.len() >= MOST_KEPT {
+            self.silent.clear();
+        }
+        self.silent.insert(server, now + SILENCE);
     }
 }
 
@@ -92,27 +133,19 @@ fn millis(span: Duration) -> i64 {
 }
 
 #[cfg(feature = "http")]
-async fn asked_once(url: &str) -> (TrackedStatus, i64, Duration) {
-    let answer = crate::http_get::get(url).await;
-    match &answer {
-        Ok(answer) => tracing::debug!(url, status = answer.status, "asked for the status of a job"),
-        Err(problem) => {
-            tracing::warn!(url, "the status of a job cannot be asked for, it counts as active: {problem}");
-        }
-    }
-    let Ok(answer) = answer else { return (TrackedStatus::Active, millis(USUAL_INTERVAL), SILENCE) };
+async fn asked_once(url: &str) -> Result<FreshAnswer, String> {
+    let answer = crate::http_get::get(url).await?;
     let header =
         |name: &str| answer.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value);
-    let age = header("cache-control").and_then(|value| max_age(value));
-    let interval = age.unwrap_or(USUAL_INTERVAL);
+    let interval = header("cache-control").and_then(|value| max_age(value)).unwrap_or(USUAL_INTERVAL);
     let keeps = header("cacheablejobstatus").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let keep = if keeps { interval } else { Duration::ZERO };
-    (read(answer.status, &answer.body), millis(interval), keep)
+    Ok(FreshAnswer { status: read(answer.status, &answer.body), interval, keep })
 }
 
 #[cfg(not(feature = "http"))]
-async fn asked_once(_: &str) -> (TrackedStatus, i64, Duration) {
-    (TrackedStatus::Active, millis(USUAL_INTERVAL), SILENCE)
+async fn asked_once(_: &str) -> Result<FreshAnswer, String> {
+    Err("this program was built without HTTP".to_owned())
 }
 
 /// What an answer means. Whatever is not understood counts as active: work that nobody called off is done.
@@ -137,6 +170,21 @@ fn max_age(value: &str) -> Option<Duration> {
 #[cfg(all(test, feature = "http"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_left_alone_and_shown_without_secrets() {
+        assert_eq!(server_of("http://ann:hunter2@jobs:8080/J1?token=hunter2"), "jobs:8080");
+        assert_eq!(server_of("https://jobs/x"), "jobs:443");
+        let mut jobs = TrackedJobs::default();
+        assert!(jobs.is_open("http://jobs:8080/J1"));
+        jobs.leave_alone(server_of("http://jobs:8080/J1"), "no answer in time");
+        assert!(!jobs.is_open("http://jobs:8080/J2") && jobs.is_open("http://jobs:8081/J1"));
+        let answer =
+            FreshAnswer { status: TrackedStatus::Over, interval: USUAL_INTERVAL, keep: USUAL_INTERVAL };
+        jobs.keep("http://other/J1", &answer);
+        assert!(!jobs.is_open("http://other/J1") && jobs.is_open("http://other/J2"));
+        assert_eq!(jobs.known("http://other/J1").map(|kept| kept.status), Some(TrackedStatus::Over));
+    }
 
     #[test]
     fn answers_are_read_and_doubt_means_active() {

@@ -232,6 +232,17 @@ async fn caf_tasks_of_others_and_of_jobs_that_are_over_or_paused() {
 #[derive(Default)]
 struct Site {
     is_up: AtomicBool,
+    began: tokio::sync::Notify,
+}
+
+/// Never ends while its dependency is away.
+#[job]
+async fn hang(cx: JobContext<Site>, text: String) -> JobResult<String> {
+    cx.app().began.notify_one();
+    if !cx.app().is_up.load(Ordering::SeqCst) {
+        std::future::pending::<()>().await;
+    }
+    Ok(text)
 }
 
 #[job(dependency = "model")]
@@ -279,4 +290,30 @@ async fn caf_rejected_tasks_wait_and_the_source_takes_no_more_until_it_is_health
     source.stop().await;
     sink.stop().await;
     worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caf_interrupted_tasks_are_run_again_and_answered_once() {
+    // B3, L18: what a worker that stops has in hand is no exception, although none is ever retried.
+    let (wire, engine) = (CafWire::start().await, TestEngine::new(Config::default()).await);
+    queues(&wire).await;
+    let sink = SinkSettings::new("lang-out", [SinkTopic::Results]);
+    let settings = BridgeSettings::new(wire.server.url(), SourceSettings::new("lang-in", "hang"));
+    let settings = settings.with_sink(sink).as_caf(CafSettings::default());
+    let sink = BridgeSink::new(&engine.engine, "lang", &settings).expect("good settings").start();
+    let source = Source::new(&engine.engine, "lang", &settings).expect("good").times(times()).start();
+    let site = Arc::new(Site::default());
+    let worker = || engine.engine.worker_sharing(site.clone()).register::<Hang>().queue("default", 1);
+    let first = worker().grace(Duration::from_millis(10)).start().await.expect("started");
+    wire.produce("lang-in", &task("1", "fr", "lang-in"), &[], 0).await;
+    crate::stage::soon("a run that hangs", site.began.notified()).await;
+    first.stop().await;
+    assert_eq!(wire.depth("lang-out").await, 0, "nobody is told that it failed");
+    site.is_up.store(true, Ordering::SeqCst);
+    let second = worker().start().await.expect("started");
+    let heard = wire.consume("lang-out", 1).await;
+    assert_eq!(text(&heard[0].task["taskStatus"]), "RESULT_SUCCESS");
+    second.stop().await;
+    source.stop().await;
+    sink.stop().await;
 }
