@@ -41,7 +41,7 @@ pub struct CafSettings {
     pub worker_name: Option<String>,
     /// The version of the worker in responses; `UNKNOWN` unless said.
     pub worker_version: Option<String>,
-    /// Hosts that may be asked for the status of a job; every one unless said.
+    /// Hosts that may be asked for the status of a job; none unless said, and then every job counts as active.
     pub status_hosts: BTreeSet<String>,
     /// True sends no report for a task that goes on to another queue.
     pub disable_zero_progress: bool,

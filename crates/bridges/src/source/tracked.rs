@@ -21,12 +21,17 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Answers that are kept at most; then all are forgotten.
 const MOST_KEPT: usize = 10_000;
 
+/// Servers that are told of at most: who sends messages could name any number.
+const MOST_UNNAMED: usize = 100;
+
 /// What was answered, and until when it counts.
 #[derive(Debug, Default)]
 pub(super) struct TrackedJobs {
     kept: HashMap<String, KeptAnswer>,
     /// Servers that did not answer, and until when they are left alone.
     silent: HashMap<String, Instant>,
+    /// Servers that messages name and settings do not: each is told of once.
+    unnamed: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +73,11 @@ impl TrackedJobs {
             messages.iter().map(|message| profile.question(message, at_ms)).collect();
         let mut asking = JoinSet::new();
         for url in questions.iter().flatten().collect::<BTreeSet<_>>() {
-            if self.is_open(url) && profile.may_ask(url) {
+            if !profile.may_ask(url) {
+                self.note_unnamed(url);
+                continue;
+            }
+            if self.is_open(url) {
                 let url = url.clone();
                 asking.spawn(async move { (asked_once(&url).await, url) });
             }
@@ -91,6 +100,17 @@ impl TrackedJobs {
             StatusAnswer { status, at_ms, interval_ms }
         };
         questions.into_iter().map(|question| question.map(answer)).collect()
+    }
+
+    fn note_unnamed(&mut self, url: &str) {
+        let server = server_of(url);
+        if self.unnamed.len() < MOST_UNNAMED && self.unnamed.insert(server.clone()) {
+            tracing::warn!(
+                server,
+                "messages name this server for the status of their jobs, but `caf.status_hosts` does not: they count as \
+                 active"
+            );
+        }
     }
 
     fn known(&self, url: &str) -> Option<KeptAnswer> {

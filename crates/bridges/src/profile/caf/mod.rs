@@ -91,12 +91,13 @@ impl CafProfile {
         task.tracking.as_ref()?.question(now_ms).map(str::to_owned)
     }
 
-    /// Whether this address may be asked: messages name addresses, and settings can bound them.
+    /// Whether this address may be asked. Messages name addresses: whoever can send one would choose what this process
+    /// connects to, so that only hosts that the settings name are asked.
     pub(super) fn may_ask(&self, url: &str) -> bool {
         let Ok(url) = url::Url::parse(url) else { return false };
         let hosts = &self.settings.status_hosts;
         let is_web = matches!(url.scheme(), "http" | "https");
-        is_web && url.host_str().is_some_and(|host| hosts.is_empty() || hosts.contains(host))
+        is_web && url.host_str().is_some_and(|host| hosts.contains(host))
     }
 
     pub(super) fn read(

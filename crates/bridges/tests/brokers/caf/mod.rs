@@ -189,6 +189,7 @@ async fn caf_tasks_of_others_and_of_jobs_that_are_over_or_paused() {
     let (service, asked) = job_service().await;
     let mut caf = CafSettings::default();
     (caf.paused_queue, caf.max_priority) = (Some("lang-paused".to_owned()), 9);
+    caf.status_hosts.insert("127.0.0.1".to_owned());
     let bridge = start(&wire, &engine, caf);
     let url = |word: &str| format!("{service}/{word}");
     wire.produce("lang-in", &task("other", "fr", "ocr-in"), &[("x-own", "kept")], 3).await;
