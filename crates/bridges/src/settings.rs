@@ -327,13 +327,13 @@ impl BridgeSettings {
             return Err(value("hold", "is 0: everything would be delivered twice"));
         }
         self.route(name)?;
-        if !knows(&source.kind) {
-            return Err(BridgeSettingsError::UnknownKind {
-                bridge: name.to_owned(),
-                kind: source.kind.clone(),
-            });
+        let handlers = self.daycry.iter().flat_map(|daycry| daycry.handlers.values());
+        match handlers.chain([&source.kind]).find(|kind| !knows(kind)) {
+            Some(kind) => {
+                Err(BridgeSettingsError::UnknownKind { bridge: name.to_owned(), kind: kind.clone() })
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The address of its broker.

@@ -107,7 +107,7 @@ impl TrackedJobs {
         if self.unnamed.len() < MOST_UNNAMED && self.unnamed.insert(server.clone()) {
             tracing::warn!(
                 server,
-                "messages name this server for the status of their jobs, but `caf.status_hosts` does not: they count as \
+                "messages name this server for the status of their jobs and `caf.status_hosts` does not: they count as \
                  active"
             );
         }

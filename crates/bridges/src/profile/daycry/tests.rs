@@ -144,6 +144,10 @@ fn a_source_without_a_key_must_say_so() {
     lists.lists = true;
     let fault = settings.clone().as_daycry(lists).check("php", |_| true).unwrap_err().to_string();
     assert!(fault.contains("`daycry.lists` is for Redis"), "{fault}");
+    let mut handlers = DaycrySettings::signed_by(["hunter2"]);
+    handlers.handlers.insert("report".to_owned(), "raport".to_owned());
+    let fault = settings.clone().as_daycry(handlers).check("php", |kind| kind == "import").unwrap_err();
+    assert!(fault.to_string().contains("kind `raport` is not known here"), "{fault}");
     let keyed = settings.as_daycry(DaycrySettings::signed_by(["hunter2"]));
     assert_eq!(keyed.check("php", |_| true), Ok(()));
     assert!(!format!("{keyed:?} {:?}", keyed.message_profile("php")).contains("hunter2"));
