@@ -93,6 +93,13 @@ pub trait Broker: Send + Sync + 'static {
 pub trait BrokerPublisher: Send {
     /// Publishes messages, in order. An `Ok` means that the broker has confirmed every one.
     fn publish<'a>(&'a mut self, queue: &'a str, messages: &'a [NewMessage]) -> BrokerAnswer<'a, ()>;
+
+    /// Looks whether something published there would be kept, without publishing, where a connection alone does not
+    /// tell.
+    fn look_for<'a>(&'a mut self, queue: &'a str) -> BrokerAnswer<'a, ()> {
+        let _ = queue;
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 impl BrokerPublisher for Box<dyn BrokerSession> {

@@ -12,6 +12,7 @@
 //!   [`DaycrySettings`] for teams that come from elsewhere.
 //! - [`Source`]: the loop that turns messages into jobs; [`SourceHandle`] pauses, resumes and watches it.
 //! - [`BridgeSink`]: the loop that publishes what the outbox of the store holds for a bridge (B2).
+//! - [`BridgeRunner`]: all bridges of a program, told of in the store and obedient to what people ask there.
 //! - [`InvalidMessages`]: what could not become a job.
 //!
 //! Must not know a store or a database: it uses what every program has that submits jobs.
@@ -22,12 +23,12 @@ pub mod brokers;
 mod decide;
 #[cfg(feature = "http")]
 mod http_get;
-mod invalid;
 #[cfg(doctest)]
 mod learn;
 mod message;
 mod profile;
 mod route;
+mod runner;
 mod secret;
 mod settings;
 mod shared_status;
@@ -36,12 +37,13 @@ mod source;
 mod span;
 
 pub use address::{AddressError, BrokerAddress, BrokerKind};
+pub use backstop::bridges::{InvalidMessage, InvalidMessages, InvalidPage, MOST_INVALID, WrittenInvalid};
 pub use broker::{Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession};
 pub use decide::{MOST_KEPT_BYTES, MessageDecision, SubmitDecision};
-pub use invalid::{InvalidMessage, InvalidMessages, InvalidPage, MOST_INVALID, WrittenInvalid};
 pub use message::{BrokerMessage, DeliveryTag, IdOrigin, MessageId, NewMessage};
 pub use profile::{BridgeProfile, CafSettings, DaycrySettings};
 pub use route::{JobRoute, MessageProblem};
+pub use runner::BridgeRunner;
 pub use settings::{BridgeSettings, BridgeSettingsError, SinkSettings, SourceSettings, check_all};
 pub use sink::{BridgeSink, SinkHandle, SinkRunState, SinkStatus, SinkTimes};
 pub use source::{Source, SourceHandle, SourceState, SourceStatus, SourceTimes};

@@ -201,6 +201,21 @@ pub enum BridgeSettingsError {
     },
 }
 
+impl BridgeSettingsError {
+    /// The stable code that machines switch on.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Name(_) => "bridge_name",
+            Self::Address { .. } => "broker_address",
+            Self::Value { .. } => "bridge_setting",
+            Self::UnknownKind { .. } => "unknown_kind",
+            Self::SameConsumer { .. } => "same_consumer",
+            Self::NotBuilt { .. } => "broker_not_built",
+        }
+    }
+}
+
 impl BridgeSettings {
     /// A bridge of this broker with this source.
     pub fn new(broker: impl Into<String>, source: SourceSettings) -> Self {

@@ -6,8 +6,9 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
-    alert, archive, audit, batch, bench, circuit, completions, config, dead, enqueue, events, incident, job,
-    key, limit, migrate, queue, redrive, reject, rule, schedule, signal, token, up, work, worker, workflow,
+    alert, archive, audit, batch, bench, bridge, circuit, completions, config, dead, enqueue, events,
+    incident, job, key, limit, migrate, queue, redrive, reject, rule, schedule, signal, token, up, work,
+    worker, workflow,
 };
 use crate::config::{GivenSettings, SettingSource};
 
@@ -94,6 +95,9 @@ pub(crate) enum CliCommand {
     /// Send signals to jobs that wait, and list who waits.
     #[command(subcommand)]
     Signal(signal::SignalCommand),
+    /// List bridges to brokers, pause, resume and test them.
+    #[command(subcommand)]
+    Bridge(bridge::BridgeCommand),
     /// List circuits of dependencies, open and close them.
     #[command(subcommand)]
     Circuit(circuit::CircuitCommand),

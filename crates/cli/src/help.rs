@@ -12,8 +12,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Watch and operate",
         &[
-            "job", "workflow", "batch", "schedule", "signal", "queue", "key", "limit", "circuit", "worker",
-            "events",
+            "job", "workflow", "batch", "schedule", "signal", "queue", "key", "limit", "circuit", "bridge",
+            "worker", "events",
         ],
     ),
     ("Failures", &["dead", "incident", "reject", "alert", "redrive", "rule"]),

@@ -18,6 +18,7 @@
 
 mod alerts;
 pub mod archive;
+pub mod bridges;
 mod budget;
 pub mod bulk;
 pub mod circuits;

@@ -10,6 +10,7 @@ use backstop_core::{JobId, Refusal};
 use backstop_store::{Claim, Error as StoreError, Finish, Observer, Store};
 use tokio::sync::Notify;
 
+use crate::bridges::local::LocalBridges;
 use crate::budget::Budgets;
 use crate::circuits::breakers::CircuitMemory;
 use crate::config::Config;
@@ -43,6 +44,8 @@ pub(crate) struct EngineParts {
     pub(crate) tenant_incidents: TenantIncidents,
     /// Who takes messages.
     pub(crate) sinks: SinkCache,
+    /// Bridges that run in this process.
+    pub(crate) bridges: LocalBridges,
     /// Rung when somebody here changes a re-drive plan.
     pub(crate) plans_changed: Notify,
     /// When the marks of re-drive plans were last compared with the plans.
@@ -82,6 +85,7 @@ impl EngineParts {
             budgets: Budgets::default(),
             tenant_incidents: TenantIncidents::default(),
             sinks: SinkCache::default(),
+            bridges: LocalBridges::default(),
             plans_changed: Notify::new(),
             plans_marked: MarksCompared::default(),
             schedules_changed: Notify::new(),

@@ -20,7 +20,7 @@ use crate::shape::{ErrorBody, ErrorDetail};
 const BEARER: &str = "bearer";
 
 /// What each tag is about. A tag that is not here is refused by a test.
-const TAGS: [(&str, &str); 30] = [
+const TAGS: [(&str, &str); 31] = [
     ("alerts", "What each channel was told of each incident."),
     ("archive", "Jobs that ended long ago."),
     ("audit", "Who changed what over HTTP."),
@@ -35,6 +35,7 @@ const TAGS: [(&str, &str); 30] = [
     ("metrics", "Metrics for monitoring."),
     ("openapi", "This document."),
     ("batches", "Jobs without an order, and what follows when all have ended."),
+    ("bridges", "Brokers whose messages become jobs, and that are told what became of jobs."),
     ("circuits", "Dependencies that are left alone for a while because they fail."),
     ("limits", "How many jobs may run at once and start in a time, over all workers."),
     ("ordering-keys", "Whose turn it is among jobs with one ordering key, and letting a line go on."),

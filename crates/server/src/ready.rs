@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use backstop::bridges::BridgeView;
 use backstop::{Backstop, DependencyHealth, DutyHealth, Health};
 use backstop_store::{DocumentRange, Drawer, Store};
 use tokio::time::Instant;
@@ -19,6 +20,9 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long what was seen of the duties stands for it: it changes slowly.
 const DUTIES_FRESH: Duration = Duration::from_secs(5);
 
+/// How long what was seen of the bridges stands for it: they are told of every few seconds.
+const BRIDGES_FRESH: Duration = Duration::from_secs(5);
+
 /// How long the store may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -30,6 +34,8 @@ pub(crate) struct ReadyChecks {
     workers: Mutex<Vec<(String, Look)>>,
     /// One request at a time asks who leads what.
     duties: tokio::sync::Mutex<Option<(Instant, Vec<DutyHealth>)>>,
+    /// One request at a time asks how bridges are.
+    bridges: tokio::sync::Mutex<Option<(Instant, Vec<BridgeView>)>>,
     /// One request at a time asks the store; the others wait for its answer.
     store: tokio::sync::Mutex<Option<Answered>>,
 }
@@ -50,8 +56,8 @@ impl fmt::Debug for ReadyChecks {
 
 impl Default for ReadyChecks {
     fn default() -> Self {
-        let (workers, duties, store) = Default::default();
-        Self { since: Instant::now(), workers, duties, store }
+        let (workers, duties, bridges, store) = Default::default();
+        Self { since: Instant::now(), workers, duties, bridges, store }
     }
 }
 
@@ -76,9 +82,13 @@ impl ReadyChecks {
     /// Checks everything.
     pub(crate) async fn readiness(&self, engine: &Backstop) -> Readiness {
         let store = self.store(&**engine.store()).await;
-        let duties = if store.ok { self.duties(engine).await } else { Vec::new() };
+        let mut of_store = Vec::new();
+        if store.ok {
+            of_store = self.duties(engine).await;
+            of_store.extend(self.bridges(engine).await);
+        }
         let mut checks = vec![store];
-        checks.extend(duties);
+        checks.extend(of_store);
         for (worker, health) in self.workers() {
             checks.extend(of_worker(&worker, health));
         }
@@ -111,6 +121,30 @@ impl ReadyChecks {
             problem: (!one.is_ok(age)).then(|| "nobody_leads".to_owned()),
         };
         duties.iter().map(check).collect()
+    }
+
+    /// How each bridge is, whichever process runs it. A broker is no part of the engine: none of these counts (B5).
+    async fn bridges(&self, engine: &Backstop) -> Vec<ReadyCheck> {
+        let mut last = self.bridges.lock().await;
+        if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= BRIDGES_FRESH)
+            && let Ok(Ok(bridges)) = tokio::time::timeout(PATIENCE, engine.bridges().survey()).await
+        {
+            *last = Some((Instant::now(), bridges));
+        }
+        let Some((at, bridges)) = &*last else { return Vec::new() };
+        let check = |one: &BridgeView| ReadyCheck {
+            name: format!("bridge/{}", one.name),
+            ok: one.state.is_well(),
+            age_ms: millis(one.now.since(one.seen_at) + at.elapsed()),
+            deadline_ms: Some(millis(backstop::bridges::SILENT_AFTER)),
+            took_ms: None,
+            restarts: None,
+            since_ms: None,
+            required: false,
+            // Only the word: what a broker says is for the operator alone.
+            problem: (!one.state.is_well()).then(|| one.state.as_str().to_owned()),
+        };
+        bridges.iter().map(check).collect()
     }
 
     async fn store(&self, store: &dyn Store) -> ReadyCheck {

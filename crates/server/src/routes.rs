@@ -61,6 +61,7 @@ fn all() -> Routes {
     let routes = resources::jobs::routes(routes);
     let routes = resources::dead::routes(routes);
     let routes = resources::archive::routes(routes);
+    let routes = resources::bridges::routes(routes);
     let routes = resources::circuits::routes(routes);
     let routes = resources::limits::routes(routes);
     let routes = resources::ordering_keys::routes(routes);

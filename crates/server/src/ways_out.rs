@@ -117,12 +117,17 @@ pub const WAYS_OUT: [WayOut; 36] = [
     told(WayOutKind::Span, DataShown::NoData),
 ];
 
-/// Every other route: method and path. Their answers hold no data of jobs.
-pub const WITHOUT_DATA: [(&str, &str); 84] = [
+/// Every other route: method and path. Their answers hold no data of jobs. Invalid messages of bridges never became
+/// jobs; their bodies need the scope `logs` all the same.
+pub const WITHOUT_DATA: [(&str, &str); 92] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/batches"),
     ("GET", "/api/v1/batches/{id}"),
+    ("GET", "/api/v1/bridges"),
+    ("GET", "/api/v1/bridges/{name}"),
+    ("GET", "/api/v1/bridges/{name}/invalid"),
+    ("GET", "/api/v1/bridges/{name}/invalid/export"),
     ("GET", "/api/v1/circuits"),
     ("GET", "/api/v1/circuits/{key}"),
     ("GET", "/api/v1/clock"),
@@ -151,6 +156,10 @@ pub const WITHOUT_DATA: [(&str, &str); 84] = [
     ("GET", "/health/ready"),
     ("GET", "/metrics"),
     ("POST", "/api/v1/archive/prune"),
+    ("POST", "/api/v1/bridges/{name}/invalid/purge"),
+    ("POST", "/api/v1/bridges/{name}/pause"),
+    ("POST", "/api/v1/bridges/{name}/resume"),
+    ("POST", "/api/v1/bridges/{name}/test"),
     ("POST", "/api/v1/circuits/{key}/close"),
     ("POST", "/api/v1/circuits/{key}/open"),
     ("POST", "/api/v1/dead-letters/purge"),

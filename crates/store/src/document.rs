@@ -101,11 +101,13 @@ pub enum Drawer {
     Outbox,
     /// How many messages were refused because their sink was full, by the same keys, until somebody has counted them.
     OutboxRefused,
+    /// Bridges (B1, B2): what the processes that run them tell, what people ask of them, and what they have done.
+    Bridges,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -146,6 +148,7 @@ impl Drawer {
         Self::Sinks,
         Self::Outbox,
         Self::OutboxRefused,
+        Self::Bridges,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -210,6 +213,7 @@ impl Drawer {
             Self::Sinks => "sink",
             Self::Outbox => "outbox",
             Self::OutboxRefused => "outbox_refused",
+            Self::Bridges => "bridge",
         }
     }
 }

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
-use async_nats::jetstream::{self, AckKind, Context, ErrorCode, context::GetStreamErrorKind};
+use async_nats::jetstream::context::{GetStreamByNameErrorKind, GetStreamErrorKind};
+use async_nats::jetstream::{self, AckKind, Context, ErrorCode};
 use async_nats::{Client, ConnectOptions, Event, HeaderMap};
 use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
@@ -131,6 +132,10 @@ impl BrokerPublisher for NatsLink {
     fn publish<'a>(&'a mut self, queue: &'a str, messages: &'a [NewMessage]) -> BrokerAnswer<'a, ()> {
         Box::pin(self.send(queue, messages))
     }
+
+    fn look_for<'a>(&'a mut self, queue: &'a str) -> BrokerAnswer<'a, ()> {
+        Box::pin(self.stream_of(queue))
+    }
 }
 
 /// A connection.
@@ -167,6 +172,21 @@ impl NatsLink {
                 Err(_) => Err(self.unavailable("no answer in time")),
             },
         }
+    }
+
+    /// Looks for the stream that keeps what is published to a subject.
+    async fn stream_of(&self, subject: &str) -> Result<(), BrokerError> {
+        let found = self.within(Duration::ZERO, async {
+            match self.context.stream_by_subject(subject).await {
+                Ok(_) => Ok(true),
+                Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => Ok(false),
+                Err(error) => Err(error),
+            }
+        });
+        if found.await? {
+            return Ok(());
+        }
+        Err(BrokerError::NoSuchQueue { queue: subject.to_owned(), address: self.address.clone() })
     }
 
     /// Settles messages by what is sent to the subject of each.

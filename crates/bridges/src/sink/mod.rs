@@ -149,6 +149,11 @@ impl SinkHandle {
         // A panic of the loop has been told where it happened.
         let _ = (&mut self.task).await;
     }
+
+    /// Its status, to be read when it has ended too.
+    pub(crate) fn board(&self) -> Arc<SharedStatus<SinkStatus>> {
+        self.board.clone()
+    }
 }
 
 impl Drop for SinkHandle {

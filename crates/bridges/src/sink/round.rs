@@ -12,12 +12,13 @@ use backstop::JobId;
 use backstop::sinks::{OutboxPage, OutboxPublisher, SinkProblem};
 use backstop_core::failure::Cause;
 use backstop_core::failure::redact::sanitize;
+use backstop_store::Error as StoreError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::BridgeSink;
 use super::status::{SinkRunState, SinkStatus};
-use crate::broker::BrokerPublisher;
+use crate::broker::{BrokerError, BrokerPublisher};
 use crate::profile::{KnownJob, publish_all};
 use crate::shared_status::SharedStatus;
 
@@ -33,7 +34,31 @@ enum SinkRound {
     /// Somebody else publishes, or nobody may.
     Standby,
     /// The broker or the store failed.
-    Failed(String),
+    Failed(SinkFailure),
+}
+
+/// What failed: a stable word, and a sentence.
+struct SinkFailure(&'static str, String);
+
+impl From<BrokerError> for SinkFailure {
+    fn from(error: BrokerError) -> Self {
+        Self(error.code(), error.to_string())
+    }
+}
+
+impl From<StoreError> for SinkFailure {
+    fn from(error: StoreError) -> Self {
+        Self(error.code(), error.to_string())
+    }
+}
+
+impl From<SinkProblem> for SinkFailure {
+    fn from(problem: SinkProblem) -> Self {
+        match problem {
+            SinkProblem::Store(error) => error.into(),
+            other => Self("sink_refused", other.to_string()),
+        }
+    }
 }
 
 /// What the rounds share.
@@ -72,7 +97,7 @@ impl SinkRounds {
     /// Notes how a round ended; answers how long to wait before the next.
     async fn after(&mut self, end: SinkRound) -> Option<Duration> {
         let look = self.sink.times.look;
-        let problem = match end {
+        let SinkFailure(code, problem) = match end {
             SinkRound::Again => {
                 self.failures = 0;
                 return None;
@@ -87,7 +112,7 @@ impl SinkRounds {
                 self.board.write(|status| status.state = SinkRunState::Standby);
                 return Some(look);
             }
-            SinkRound::Failed(problem) => problem,
+            SinkRound::Failed(failure) => failure,
         };
         self.session = None;
         self.failures = self.failures.saturating_add(1);
@@ -109,6 +134,7 @@ impl SinkRounds {
             status.state = SinkRunState::Disconnected;
             status.failures += 1;
             status.last_error = Some(problem);
+            status.error_code = Some(code);
         });
         Some(pause)
     }
@@ -117,7 +143,7 @@ impl SinkRounds {
         match self.may_publish().await {
             Ok(true) => {}
             Ok(false) => return SinkRound::Standby,
-            Err(error) => return SinkRound::Failed(error.to_string()),
+            Err(problem) => return SinkRound::Failed(problem.into()),
         }
         self.exchange().await.unwrap_or_else(SinkRound::Failed)
     }
@@ -136,8 +162,8 @@ impl SinkRounds {
         Ok(holds)
     }
 
-    async fn exchange(&mut self) -> Result<SinkRound, String> {
-        let page = self.publisher.next(PAGE).await.map_err(|error| error.to_string())?;
+    async fn exchange(&mut self) -> Result<SinkRound, SinkFailure> {
+        let page = self.publisher.next(PAGE).await?;
         if page.is_empty() && self.session.is_some() {
             return Ok(SinkRound::Idle);
         }
@@ -145,7 +171,7 @@ impl SinkRounds {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => {
-                let session = self.sink.broker.publisher().await.map_err(|error| error.to_string())?;
+                let session = self.sink.broker.publisher().await?;
                 self.board.write(|status| status.connections += 1);
                 session
             }
@@ -154,18 +180,17 @@ impl SinkRounds {
         let profile = &self.sink.profile;
         let answers =
             page.messages.iter().flat_map(|message| profile.answers(message, jobs.get(&message.job)));
-        publish_all(&mut *session, answers.collect()).await.map_err(|error| error.to_string())?;
+        publish_all(&mut *session, answers.collect()).await?;
         self.session = Some(session);
         let (count, more) = (u64::try_from(page.messages.len()).unwrap_or(u64::MAX), page.more);
         if page.is_empty() {
-            self.board.write(|status| status.state = SinkRunState::Publishing);
+            self.board.write(SinkStatus::publishing);
             return Ok(SinkRound::Idle);
         }
-        let removed = self.publisher.published(page).await.map_err(|error| error.to_string())?;
+        let removed = self.publisher.published(page).await?;
         self.held = removed.then(Instant::now);
         self.board.write(|status| {
-            status.state = SinkRunState::Publishing;
-            status.last_error = None;
+            status.publishing();
             *(if removed { &mut status.published } else { &mut status.repeated }) += count;
         });
         Ok(if more { SinkRound::Again } else { SinkRound::Idle })
@@ -173,7 +198,7 @@ impl SinkRounds {
 }
 
 /// What the profile keeps with the jobs that messages are about, if it keeps anything.
-async fn jobs_of(sink: &BridgeSink, page: &OutboxPage) -> Result<HashMap<JobId, KnownJob>, String> {
+async fn jobs_of(sink: &BridgeSink, page: &OutboxPage) -> Result<HashMap<JobId, KnownJob>, StoreError> {
     let BridgeSink { engine, profile, .. } = sink;
     if !profile.needs_jobs() || page.messages.is_empty() {
         return Ok(HashMap::new());
@@ -182,7 +207,7 @@ async fn jobs_of(sink: &BridgeSink, page: &OutboxPage) -> Result<HashMap<JobId, 
     ids.sort_unstable();
     ids.dedup();
     let store = engine.store();
-    let found = store.jobs(ids.clone()).await.map_err(|error| error.to_string())?;
+    let found = store.jobs(ids.clone()).await?;
     let (mut jobs, mut gone) = (HashMap::new(), Vec::new());
     for (id, detail) in ids.into_iter().zip(found) {
         let Some(detail) = detail else {
@@ -194,7 +219,7 @@ async fn jobs_of(sink: &BridgeSink, page: &OutboxPage) -> Result<HashMap<JobId, 
         jobs.insert(id, KnownJob::of(&open.job.spec, u32::try_from(crashes).unwrap_or(u32::MAX)));
     }
     if !gone.is_empty() {
-        let archived = store.archived(gone.clone()).await.map_err(|error| error.to_string())?;
+        let archived = store.archived(gone.clone()).await?;
         let known = archived.iter().map(|one| KnownJob::of_archive(&one.as_ref()?.document));
         jobs.extend(gone.into_iter().zip(known).filter_map(|(id, job)| Some((id, job?))));
     }

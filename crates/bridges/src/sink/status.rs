@@ -36,4 +36,15 @@ pub struct SinkStatus {
     pub connections: u64,
     /// What went wrong last, in words.
     pub last_error: Option<String>,
+    /// The same in a stable word: a code of [`BrokerError`](crate::BrokerError), or of the store's error.
+    pub error_code: Option<&'static str>,
+}
+
+impl SinkStatus {
+    /// It reached its broker.
+    pub(super) fn publishing(&mut self) {
+        self.state = SinkRunState::Publishing;
+        self.last_error = None;
+        self.error_code = None;
+    }
 }

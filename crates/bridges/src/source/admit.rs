@@ -4,12 +4,12 @@
 
 use std::collections::VecDeque;
 
+use backstop::bridges::{InvalidMessage, InvalidMessages, WrittenInvalid};
 use backstop::{Backstop, Enqueue};
 use backstop_store::Error as StoreError;
 
 use super::Source;
 use crate::decide::{self, MessageDecision, SubmitDecision};
-use crate::invalid::{InvalidMessage, InvalidMessages, WrittenInvalid};
 use crate::message::{BrokerMessage, DeliveryTag};
 use crate::profile::{Addressed, MessageJob, ReadMessage, StatusAnswer};
 use crate::route::{JobRoute, MessageProblem};
@@ -174,7 +174,7 @@ async fn keep_invalid(
     let reason = |problem: &MessageProblem| super::sanitized(engine, &problem.to_string());
     let note = |(message, problem): &(BrokerMessage, MessageProblem)| {
         let abandoned = decide::of_invalid(message) == MessageDecision::Abandon;
-        InvalidMessage::new(message, reason(problem), abandoned)
+        InvalidMessage::new(&message.id.text, &message.body, &message.headers, reason(problem), abandoned)
     };
     let notes: Vec<InvalidMessage> = invalid.iter().map(note).collect();
     let written = InvalidMessages::of(engine).put(&route.bridge, notes).await;

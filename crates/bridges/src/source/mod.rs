@@ -84,6 +84,7 @@ pub struct Source {
     answered_by: Option<(Sink, SinkLimits)>,
     prefetch: usize,
     times: SourceTimes,
+    paused: bool,
 }
 
 impl std::fmt::Debug for Source {
@@ -119,7 +120,16 @@ impl Source {
     #[must_use]
     pub fn on(engine: &Backstop, broker: Arc<dyn Broker>, route: JobRoute) -> Self {
         let (profile, times) = (MessageProfile::default(), SourceTimes::default());
-        Self { engine: engine.clone(), broker, route, profile, answered_by: None, prefetch: 100, times }
+        Self {
+            engine: engine.clone(),
+            broker,
+            route,
+            profile,
+            answered_by: None,
+            prefetch: 100,
+            times,
+            paused: false,
+        }
     }
 
     /// Holds so many messages at once at most.
@@ -136,11 +146,18 @@ impl Source {
         self
     }
 
+    /// Takes no messages before [`SourceHandle::resume`].
+    #[must_use]
+    pub const fn paused(mut self) -> Self {
+        self.paused = true;
+        self
+    }
+
     /// Starts the loop in a task of its own. A broker that is away is tried again for as long as the loop runs.
     #[must_use]
     pub fn start(self) -> SourceHandle {
         let board = Arc::new(SharedStatus::default());
-        let (paused, listen) = watch::channel(false);
+        let (paused, listen) = watch::channel(self.paused);
         let stop = CancellationToken::new();
         let task = tokio::spawn(round::run(self, board.clone(), listen, stop.clone()));
         SourceHandle { board, paused, stop, task }
@@ -168,6 +185,12 @@ impl SourceHandle {
         self.board.until(wanted).await
     }
 
+    /// True while it is told to take none.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        *self.paused.borrow()
+    }
+
     /// Takes no messages until [`SourceHandle::resume`].
     pub fn pause(&self) {
         self.paused.send_replace(true);
@@ -183,6 +206,11 @@ impl SourceHandle {
         self.stop.cancel();
         // A panic of the loop has been told where it happened.
         let _ = (&mut self.task).await;
+    }
+
+    /// Its status, to be read when it has ended too.
+    pub(crate) fn board(&self) -> Arc<SharedStatus<SourceStatus>> {
+        self.board.clone()
     }
 }
 

@@ -22,6 +22,9 @@ use crate::message::BrokerMessage;
 use crate::profile::{Addressed, SessionPublisher, publish_all};
 use crate::shared_status::SharedStatus;
 
+/// How often the broker is asked how much waits.
+const MEASURE: Duration = Duration::from_secs(10);
+
 /// How a round ended.
 enum RoundEnd {
     /// The next one may follow at once.
@@ -41,6 +44,8 @@ struct Rounds {
     session: Option<Box<dyn BrokerSession>>,
     /// When it was last looked whether messages may become jobs.
     looked: Option<Instant>,
+    /// When the broker was last asked how much waits.
+    measured: Option<Instant>,
     /// Rounds that failed since the last that did not.
     failures: u32,
     tracked: TrackedJobs,
@@ -55,9 +60,16 @@ pub(super) async fn run(
     mut paused: watch::Receiver<bool>,
     stop: CancellationToken,
 ) {
-    let tracked = TrackedJobs::default();
-    let mut rounds =
-        Rounds { source, board, session: None, looked: None, failures: 0, tracked, answered_from: None };
+    let mut rounds = Rounds {
+        source,
+        board,
+        session: None,
+        looked: None,
+        measured: None,
+        failures: 0,
+        tracked: TrackedJobs::default(),
+        answered_from: None,
+    };
     while !stop.is_cancelled() {
         if *paused.borrow_and_update() {
             rounds.session = None;
@@ -84,17 +96,18 @@ pub(super) async fn run(
 impl Rounds {
     /// Notes how a round ended; answers how long to wait before the next.
     fn after(&mut self, end: RoundEnd) -> Option<Duration> {
-        let (state, problem) = match end {
+        let (state, code, problem) = match end {
             RoundEnd::Again => {
                 self.failures = 0;
                 return None;
             }
             RoundEnd::Wait(pause) => return Some(pause),
-            RoundEnd::Broker(error) => (SourceState::Disconnected, error.to_string()),
-            RoundEnd::Held(problem) => (SourceState::Held, problem),
+            RoundEnd::Broker(error) => (SourceState::Disconnected, error.code(), error.to_string()),
+            RoundEnd::Held(problem) => (SourceState::Held, "held", problem),
         };
         self.session = None;
         self.looked = None;
+        self.measured = None;
         self.failures = self.failures.saturating_add(1);
         let pause = self.source.times.backoff.delay(self.failures, fastrand::f64());
         let problem = super::sanitized(&self.source.engine, &problem);
@@ -109,6 +122,7 @@ impl Rounds {
             status.state = state;
             status.failures += 1;
             status.last_error = Some(problem);
+            status.error_code = Some(code);
         });
         Some(pause)
     }
@@ -155,6 +169,9 @@ impl Rounds {
 
     /// Receives a batch, makes jobs of it, and settles it.
     async fn exchange(&mut self, session: &mut dyn BrokerSession) -> RoundEnd {
+        if let Err(error) = self.measure(session).await {
+            return RoundEnd::Broker(error);
+        }
         let Source { profile, prefetch, times, .. } = &self.source;
         let messages = match session.receive(*prefetch, times.wait).await {
             Ok(messages) => messages,
@@ -163,6 +180,7 @@ impl Rounds {
         self.board.write(|status| {
             status.state = SourceState::Consuming;
             status.last_error = None;
+            status.error_code = None;
             status.received += messages.len() as u64;
         });
         if messages.is_empty() {
@@ -181,6 +199,16 @@ impl Rounds {
             Err(error) => RoundEnd::Broker(error),
             Ok(()) => batch.hold.map_or(RoundEnd::Again, RoundEnd::Held),
         }
+    }
+
+    /// Asks once in a while how much waits at the broker: people see a backlog that nobody takes.
+    async fn measure(&mut self, session: &mut dyn BrokerSession) -> Result<(), BrokerError> {
+        if self.measured.is_none_or(|at| at.elapsed() >= MEASURE) {
+            let backlog = session.depth().await?;
+            self.board.write(|status| status.backlog = backlog);
+            self.measured = Some(Instant::now());
+        }
+        Ok(())
     }
 
     /// Why messages could not become jobs now, if they could not. It is looked up once in a while: a batch that is

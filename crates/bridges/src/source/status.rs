@@ -52,6 +52,10 @@ pub struct SourceStatus {
     pub failures: u64,
     /// How often it reached its broker.
     pub connections: u64,
+    /// Messages that wait at the broker, where it tells; as it was a while ago.
+    pub backlog: Option<u64>,
     /// Why it does not take messages, or what went wrong last, in words.
     pub last_error: Option<String>,
+    /// The same in a stable word: a code of [`BrokerError`](crate::BrokerError), or `held`.
+    pub error_code: Option<&'static str>,
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::unserved;
 use crate::app::App;
+use crate::config::bridges::clashes;
 use crate::config::{FILE_NAME, SettingSource, Settings, init as file, reference as all};
 use crate::output::paint::Colour;
 use crate::output::span::length;
@@ -64,6 +65,7 @@ pub(crate) async fn run(command: &ConfigCommand, app: &App) -> Result<Exit, Prob
     let settings = &app.settings;
     let mut warnings = unused(settings);
     warnings.extend(unserved::by_settings(settings));
+    warnings.extend(clashes(&settings.bridges));
     warnings.extend(waiting(app).await);
     let file = settings.file.as_ref().map(|path| path.display().to_string());
     if app.out.json {

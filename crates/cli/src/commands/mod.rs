@@ -5,6 +5,7 @@ pub(crate) mod archive;
 pub(crate) mod audit;
 pub(crate) mod batch;
 pub(crate) mod bench;
+pub(crate) mod bridge;
 pub(crate) mod circuit;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -46,6 +47,7 @@ pub(crate) async fn run(command: CliCommand, app: &App) -> Result<Exit, Problem>
         CliCommand::Job(command) => job::run(command, app).await,
         CliCommand::Queue(command) => queue::run(command, app).await,
         CliCommand::Key(command) => key::run(command, app).await,
+        CliCommand::Bridge(command) => bridge::run(command, app).await,
         CliCommand::Circuit(command) => circuit::run(command, app).await,
         CliCommand::Limit(command) => limit::run(command, app).await,
         CliCommand::Workflow(command) => workflow::run(command, app).await,

@@ -24,7 +24,6 @@ use crate::output::figures::counted;
 use crate::output::span::length;
 use crate::problem::{Exit, Problem};
 use api::ListeningApi;
-use bridges::RunningBridges;
 
 /// Runs at once on the demo's queue: fewer than its jobs, so that some wait.
 const DEMO_CONCURRENCY: usize = 8;
@@ -64,7 +63,7 @@ pub(crate) async fn run(args: UpOptions, app: &App) -> Result<Exit, Problem> {
     let start = |endpoint: &str| Exporter::start(endpoint, &loops);
     let exporter = app.settings.otlp.as_deref().map(start).transpose()?;
     // Before the first run: what it says is for the sinks too.
-    let bridges = RunningBridges::start(&engine, app);
+    let bridges = bridges::start(&engine, app);
     let worked = serve_and_work(&args, &engine, asked, exporter.as_ref(), app).await;
     bridges.stop().await;
     if let Some(exporter) = exporter

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use backstop_bridges::{BridgeSettings, check_all};
+use backstop_bridges::{BridgeSettings, BridgeSettingsError, check_all};
 use serde_json::{Map, Value};
 
 use super::read::{ConfigFault, FileValue, PlainValue};
@@ -30,13 +30,24 @@ pub(super) fn bridges(found: &[FileValue]) -> Result<BridgeSections, Vec<ConfigF
         }
     }
     // Which kinds there are is known to workers elsewhere too: jobs of an unknown one wait for them.
-    for problem in check_all(&bridges, |_| true) {
+    for problem in check_all(&bridges, |_| true).into_iter().filter(|problem| !is_of_two(problem)) {
         let message = problem.to_string();
         let named = |name: &&String| message.contains(&format!("`{name}`"));
         let name = bridges.keys().find(named).cloned().unwrap_or_default();
         faults.push(fault(found, &name, message));
     }
     if faults.is_empty() { Ok(bridges) } else { Err(faults) }
+}
+
+/// Two bridges that are sound by themselves and stand in each other's way: neither is started, and everything else is.
+const fn is_of_two(problem: &BridgeSettingsError) -> bool {
+    matches!(problem, BridgeSettingsError::SameConsumer { .. })
+}
+
+/// Bridges that stand in each other's way, in a sentence each.
+pub(crate) fn clashes(bridges: &BridgeSections) -> Vec<String> {
+    let clashes = check_all(bridges, |_| true).into_iter().filter(is_of_two);
+    clashes.map(|problem| format!("{problem}; neither is started")).collect()
 }
 
 fn put(table: &mut Map<String, Value>, path: &[String], value: Value) {
@@ -137,14 +148,6 @@ mod tests {
                     .to_owned(),
                 "bridge `a`:",
             ),
-            (
-                format!(
-                    "{broker}bridges.a.source = {{ queue = 'q', kind = 'k', consumer = 'c' }}\n\
-                     bridges.b.broker = 'redis://127.0.0.1'\n\
-                     bridges.b.source = {{ queue = 'q', kind = 'k', consumer = 'c' }}"
-                ),
-                "bridges `a` and `b` both take `q` as consumer `c`",
-            ),
         ] {
             let faults = built(&text).expect_err(&text);
             assert!(faults.len() == 1 && faults[0].contains(told), "{text}: {faults:?}");
@@ -154,6 +157,16 @@ mod tests {
         ))
         .expect_err("CAF speaks to RabbitMQ alone");
         assert!(faults.len() == 1 && faults[0].contains("which is for RabbitMQ"), "{faults:?}");
+        let two = format!(
+            "{broker}bridges.a.source = {{ queue = 'q', kind = 'k', consumer = 'c' }}\n\
+             bridges.b.broker = 'redis://127.0.0.1'\n\
+             bridges.b.source = {{ queue = 'q', kind = 'k', consumer = 'c' }}"
+        );
+        let clashes = super::clashes(&built(&two).expect("the rest goes on").bridges);
+        assert!(
+            clashes.len() == 1 && clashes[0].starts_with("bridges `a` and `b` both take `q` as consumer `c`"),
+            "{clashes:?}"
+        );
         let faults = read(&format!("{broker}bridges.a.sourse.queue = 'q'")).expect_err("a typing error");
         assert!(faults[0].message.contains("did you mean `source`?"), "{faults:?}");
     }

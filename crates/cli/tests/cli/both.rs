@@ -1,9 +1,11 @@
 //! The same commands with `--store` and with `--server`: the same answers, the same exit codes.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use backstop::bridges::{BridgeReport, BridgeTest, BridgeTestAnswer, BridgeTester};
 use backstop::{Backstop, Config, Retention, worker_id};
 use backstop_server::{Api, ServerSettings, serve};
 use backstop_store::Duty;
@@ -31,11 +33,13 @@ impl Served {
                 let engine = Backstop::open(&store).await.expect("a store");
                 let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
                 tell.send(listener.local_addr().expect("an address")).expect("the test waits");
+                let bridge = Bridge::start(&engine).await;
                 let api = Api::new(engine, ServerSettings::default());
                 let until = async {
                     let _ = stopped.await;
                 };
                 serve(listener, api, until).await.expect("it serves");
+                drop(bridge);
             });
         });
         Self { address: told.recv().expect("it listens"), stop: Some(stop), thread: Some(thread) }
@@ -55,6 +59,31 @@ impl Served {
     pub(crate) fn run_with(&self, program: &Program, args: &[&str], env: &[(&str, &str)]) -> Ran {
         let server = self.address();
         program.run_with(&[args, &["--server", &server]].concat(), env)
+    }
+}
+
+/// A bridge that the server runs, without a broker.
+struct Bridge {
+    _tester: Arc<dyn BridgeTester>,
+}
+
+impl Bridge {
+    async fn start(engine: &Backstop) -> Self {
+        let report = BridgeReport::new("orders", "redis://127.0.0.1");
+        engine.bridges().reporter().tell(&[report]).await.expect("told");
+        let tester: Arc<dyn BridgeTester> = Arc::new(WellTester);
+        engine.bridges().attach(&tester);
+        Self { _tester: tester }
+    }
+}
+
+/// Finds nothing wrong.
+struct WellTester;
+
+impl BridgeTester for WellTester {
+    fn test<'a>(&'a self, bridge: &'a str) -> BridgeTestAnswer<'a> {
+        let test = BridgeTest { node: "here".into(), source: None, sink: None, problem: None };
+        Box::pin(async move { (bridge == "orders").then_some(test) })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::process::Child;
 
 use backstop_testbed::{DatabaseSettings, Folder, Redis};
+use serde_json::Value;
 
 use crate::program::Program;
 use crate::supervised::{signal, until};
@@ -84,4 +85,118 @@ fn credentials_are_not_shown_and_typing_errors_are_named() {
     let checked = program.run(&["config", "check"]).exits(2);
     assert!(checked.stderr.contains("did you mean `queue`?"), "{}", checked.stderr);
     assert!(!checked.stderr.contains("hunter2"), "{}", checked.stderr);
+}
+
+/// A bridge as a process sees that does not run it.
+fn shown(elsewhere: &Program, store: &str, name: &str) -> Value {
+    let ran = elsewhere.run(&["bridge", "show", name, "--json", "--store", store]);
+    if ran.code == 0 { ran.json() } else { Value::Null }
+}
+
+#[test]
+fn every_process_shows_pauses_and_tests_a_bridge() {
+    // B1, B2, B4, B8: a worker elsewhere runs it, and nobody here has its settings.
+    let folder = Folder::new("cli-bridge-operate").expect("a folder");
+    let redis = Redis::start(&DatabaseSettings::new(folder.join("redis"))).expect("a server");
+    let (program, elsewhere) = (Program::new(), Program::new());
+    program.write("backstop.toml", &settings(&redis).replace(":hunter2@", ""));
+    let store = program.store();
+    let run = |args: &[&str]| elsewhere.run(&[args, &["--store", &store]].concat());
+    let shown = || shown(&elsewhere, &store, "orders");
+    program.run(&["migrate"]).exits(0);
+    assert!(run(&["bridge", "list"]).exits(0).stdout.starts_with("no bridge: add [bridges.NAME]"));
+    order(&redis, 0);
+    let worker = started(&program, &["up", "--no-api"]);
+    until("a job", || shown()["in"] == 1);
+    assert_eq!((&shown()["state"], &shown()["last_error"]), (&"running".into(), &Value::Null));
+    let paused = run(&["bridge", "pause", "orders"]).exits(0).stdout;
+    assert!(paused.starts_with("bridge `orders` is paused within 5 seconds"), "{paused}");
+    until("the pause", || shown()["processes"][0]["state"] == "paused");
+    order(&redis, 1);
+    let told = shown()["processes"][0]["seen_at"].clone();
+    until("another word of it", || shown()["processes"][0]["seen_at"] != told);
+    assert_eq!((&shown()["in"], &shown()["state"]), (&1.into(), &"paused".into()), "it takes no messages");
+    run(&["bridge", "resume", "orders"]).exits(0);
+    until("the second job", || shown()["in"] == 2);
+    let test = run(&["bridge", "test", "orders", "--json"]).exits(0).json();
+    assert_eq!((&test["source"]["ok"], &test["sink"]["ok"]), (&true.into(), &true.into()), "{test}");
+    redis.order("XADD orders * body 'no JSON'").expect("the server is there");
+    until("the invalid message", || shown()["invalid"] == 1);
+    let listed = run(&["bridge", "invalid", "orders"]).exits(0).stdout;
+    assert!(listed.contains("JSON"), "{listed}");
+    let exported = run(&["bridge", "invalid", "orders", "--export"]).exits(0).json();
+    assert_eq!(exported["body"], "bm8gSlNPTg==", "raw bytes");
+    run(&["bridge", "invalid", "orders", "--purge-all", "--yes"]).exits(0);
+    let listed = run(&["bridge", "invalid", "orders"]).exits(0).stdout;
+    assert!(listed.starts_with("no invalid message"), "{listed}");
+    stop(worker);
+    let listed = run(&["bridge", "list"]).exits(0).stdout;
+    assert!(listed.contains("not running since"), "{listed}");
+    let error = run(&["bridge", "test", "orders", "--json"]).error();
+    assert_eq!(error["code"], "bridge_not_running", "{error}");
+    assert_eq!(shown()["in"], 2, "what it has done is kept");
+}
+
+#[test]
+fn bad_bridges_are_named_and_the_engine_goes_on() {
+    // B1, B5: a kind that nobody knows, a queue that does not exist, a refused connection, refused credentials, and two
+    // bridges on one consumer.
+    let folder = Folder::new("cli-bridge-bad").expect("a folder");
+    let redis = Redis::start(&DatabaseSettings::new(folder.join("redis"))).expect("a server");
+    order(&redis, 0);
+    let program = Program::new();
+    let url = redis.url();
+    let secret = url.replace("redis://", "redis://:hunter2@");
+    let bridge = |name: &str, url: &str, queue: &str, kind: &str, consumer: &str| {
+        format!(
+            "[bridges.{name}]\nbroker = '{url}'\n\
+             source = {{ queue = '{queue}', kind = '{kind}', consumer = '{consumer}' }}\n"
+        )
+    };
+    let all = [
+        "[handlers.event]\nallow = ['order.*']\n".to_owned(),
+        bridge("typo", &url, "orders", "evnet", "typo"),
+        bridge("lost", &url, "nowhere", "event", "lost"),
+        bridge("away", "redis://127.0.0.1:1", "orders", "event", "away"),
+        bridge("denied", &secret, "orders", "event", "denied"),
+        bridge("one", &url, "orders", "event", "same"),
+        bridge("other", &url, "orders", "event", "same"),
+    ];
+    program.write("backstop.toml", &all.concat());
+    let checked = program.run(&["config", "check"]).exits(0);
+    assert!(checked.stderr.contains("both take `orders` as consumer `same`"), "{}", checked.stderr);
+    program.run(&["migrate"]).exits(0);
+    let worker = started(&program, &["up", "--no-api"]);
+    let codes = || {
+        let list = program.run(&["bridge", "list", "--json"]).exits(0).json();
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let code = |one: &Value| {
+            let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
+            (text("name"), text("state"), text("error_code"))
+        };
+        items.iter().map(code).collect::<Vec<_>>()
+    };
+    let expected = [
+        ("away", "disconnected", "broker_unavailable"),
+        ("denied", "disconnected", "broker_refused"),
+        ("lost", "disconnected", "no_such_queue"),
+        ("one", "failed", "same_consumer"),
+        ("other", "failed", "same_consumer"),
+        ("typo", "running", "unknown_kind"),
+    ];
+    let expected = expected.map(|(name, state, code)| (name.to_owned(), state.to_owned(), code.to_owned()));
+    until(&format!("{expected:?}"), || codes() == expected);
+    let id = program.enqueue(&["event", "{\"name\": \"order.shipped\"}"]);
+    until("an end", || program.run(&["job", "show", &id, "--json"]).exits(0).json()["status"] == "succeeded");
+    for args in [&["bridge", "list"][..], &["bridge", "show", "denied"], &["bridge", "test", "denied"]] {
+        let ran = program.run(args);
+        assert!(
+            !ran.stdout.contains("hunter2") && !ran.stderr.contains("hunter2"),
+            "{args:?}: {}",
+            ran.stdout
+        );
+    }
+    let test = program.run(&["bridge", "test", "lost", "--json"]).exits(1).json();
+    assert_eq!(test["source"]["error_code"], "no_such_queue", "{test}");
+    stop(worker);
 }

@@ -14,7 +14,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 94] = [
+const LINES: [&str; 100] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -65,6 +65,12 @@ const LINES: [&str; 94] = [
     "circuit list",
     "circuit show smtp",
     "circuit close smtp",
+    "bridge list",
+    "bridge show orders",
+    "bridge pause orders",
+    "bridge resume orders",
+    "bridge test orders",
+    "bridge invalid orders",
     "dead list",
     "dead show LETTER",
     "dead export",

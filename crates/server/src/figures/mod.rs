@@ -2,6 +2,7 @@
 //!
 //! Owns the scrape, which is made at most once a second however often it is asked for.
 
+mod bridges;
 mod requests;
 mod stored;
 mod text;

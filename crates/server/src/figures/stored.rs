@@ -17,7 +17,7 @@ use crate::api::Api;
 use crate::shape::QueueScale;
 
 /// Queues that are shown one by one; the rest is added up.
-const MOST_QUEUES: usize = 200;
+pub(super) const MOST_QUEUES: usize = 200;
 
 /// Incidents that are looked at: those that were seen last.
 const MOST_INCIDENTS: usize = 1_000;
@@ -52,6 +52,7 @@ async fn read(engine: &Backstop, scale: &ScaleSettings) -> Result<Vec<Family>, E
     families.push(circuits(engine.circuits().list().await?));
     families.push(schedules(engine.schedules().count().await?));
     families.push(rejects(engine.rejects().count().await?));
+    families.extend(super::bridges::families(&engine.bridges().survey().await?));
     Ok(families)
 }
 
@@ -95,7 +96,7 @@ fn rejects(count: u64) -> Family {
     gauge("backstop_rejects_stored", "Items whose rejects the store keeps.", samples)
 }
 
-fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
+pub(super) fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
     Family::new(name, help, Sort::Gauge, samples)
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod alerts;
 pub(crate) mod archive;
 pub(crate) mod audit;
+pub(crate) mod bridges;
 pub(crate) mod circuits;
 pub(crate) mod clock;
 pub(crate) mod dead;
@@ -12,6 +13,7 @@ pub(crate) mod health;
 mod ids;
 pub(crate) mod incidents;
 pub(crate) mod jobs;
+mod json_lines;
 pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod names;

@@ -2,20 +2,17 @@
 //! workers tell of them (W9).
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use axum::Json;
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use backstop::RemoteReject;
 use backstop::rejects::{RejectCursor, RejectFilter, RejectGroup, RejectView};
-use hyper::body::Frame;
 use tokio::sync::mpsc;
 use utoipa_axum::routes;
 
+use super::json_lines::{JsonLines, line};
 use super::names::may_reveal;
 use crate::access::{Caller, Scope};
 use crate::api::Api;
@@ -138,32 +135,12 @@ async fn export(
             page = api.engine().rejects().revealed().page(&filter, next, STEP).await;
         }
     });
-    Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(JsonLines(lines))).into_response())
+    Ok(JsonLines(lines).into_response())
 }
 
 fn json_lines(caller: &Caller, rejects: Vec<RejectView>) -> Bytes {
-    let mut text = Vec::new();
-    for reject in rejects.into_iter().filter_map(|reject| seen(caller, reject)) {
-        // Texts and numbers: there is no way to fail.
-        let _ = serde_json::to_writer(&mut text, &reject);
-        text.push(b'\n');
-    }
-    text.into()
-}
-
-/// An answer that is made while it is read, a page at a time.
-struct JsonLines(mpsc::Receiver<Result<Bytes, io::Error>>);
-
-impl HttpBody for JsonLines {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        self.0.poll_recv(cx).map(|page| page.map(|page| page.map(Frame::data)))
-    }
+    let shown = rejects.into_iter().filter_map(|reject| seen(caller, reject));
+    shown.flat_map(|reject| line(&reject)).collect::<Vec<u8>>().into()
 }
 
 /// Rejects counted by what they have in common: kind, class and text of the error.

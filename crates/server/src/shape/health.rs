@@ -17,8 +17,8 @@ pub struct Readiness {
 pub struct ReadyCheck {
     /// What was checked: `store`; a duty of maintenance as `duty/DUTY`; a loop of the process as `WORKER/LOOP`, where
     /// `server` and `maintenance` stand beside the workers; a dependency of a worker's kinds as
-    /// `WORKER/dependency/NAME`; `WORKER/failures` while a worker claims nothing because it fails far more often than
-    /// others.
+    /// `WORKER/dependency/NAME`; a bridge as `bridge/NAME`; `WORKER/failures` while a worker claims nothing because it
+    /// fails far more often than others.
     pub name: String,
     /// True when it went well.
     pub ok: bool,
@@ -33,7 +33,8 @@ pub struct ReadyCheck {
     pub restarts: Option<u32>,
     /// For how long it has been well or not, in milliseconds, for a dependency and for failures.
     pub since_ms: Option<u64>,
-    /// False for what is shown and does not count: the dependencies of remote workers, `remote/dependency/NAME`.
+    /// False for what is shown and does not count: the dependencies of remote workers, `remote/dependency/NAME`, and
+    /// bridges.
     pub required: bool,
     /// What is wrong, in a stable word.
     pub problem: Option<String>,

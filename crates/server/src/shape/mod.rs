@@ -4,6 +4,7 @@
 mod alert;
 mod archive;
 mod audit;
+mod bridge;
 mod circuit;
 mod dead;
 mod doctor;
@@ -36,6 +37,10 @@ use crate::body::PageLimit;
 pub use alert::Alert;
 pub use archive::{ArchiveQuery, ArchivedJob, ExportedJob, PruneAnswer, PruneRequest};
 pub use audit::AuditLine;
+pub use bridge::{
+    BridgeCheckJson, BridgeJson, BridgeProcessJson, BridgeSinkJson, BridgeSourceJson, BridgeTestJson,
+    InvalidJson, InvalidPurge, InvalidPurged, InvalidQuery,
+};
 pub use circuit::{CircuitJson, OpenCircuit};
 pub use dead::{
     DeadExportQuery, DeadLetter, DeadQuery, DeadRow, DeadSurvey, DeadSurveyGroup, Envelope, Purge,

@@ -1,5 +1,6 @@
 //! What people do about failures over HTTP: incidents, re-drive plans, rules; and who is there to work.
 
+mod bridges;
 mod circuits;
 mod incidents;
 mod limits;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, TlsCertificates, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, TlsCertificates, Value};
 use tokio::time::Instant;
 
 use crate::address::BrokerAddress;
@@ -105,6 +105,9 @@ impl BrokerPublisher for StreamSession {
 fn failed(address: &str, error: &RedisError) -> BrokerError {
     let (address, problem) = (address.to_owned(), error.to_string());
     // What the server answers in words it will answer again; anything else is the connection.
+    if error.kind() == ErrorKind::AuthenticationFailed {
+        return BrokerError::Refused { address, problem };
+    }
     let waits = error.is_io_error() || error.is_connection_dropped() || error.is_timeout();
     match error.code() {
         Some("LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "READONLY") | None => {

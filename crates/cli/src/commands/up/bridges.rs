@@ -4,47 +4,22 @@
 //! on.
 
 use backstop::Backstop;
-use backstop_bridges::{BridgeSink, SinkHandle, Source, SourceHandle};
+use backstop_bridges::BridgeRunner;
 
 use crate::app::App;
 use crate::output::clean;
 
-/// Bridges that run.
-pub(super) struct RunningBridges {
-    sources: Vec<SourceHandle>,
-    sinks: Vec<SinkHandle>,
-}
-
-impl RunningBridges {
-    /// Starts every bridge of the settings.
-    pub(super) fn start(engine: &Backstop, app: &App) -> Self {
-        let mut running = Self { sources: Vec::new(), sinks: Vec::new() };
-        for (name, bridge) in &app.settings.bridges {
-            if bridge.source.is_some() {
-                match Source::new(engine, name, bridge) {
-                    Ok(source) => running.sources.push(source.start()),
-                    Err(problem) => app.out.warn(&clean(&problem.to_string())),
-                }
-            }
-            if bridge.sink.is_some() {
-                match BridgeSink::new(engine, name, bridge) {
-                    Ok(sink) => running.sinks.push(sink.start()),
-                    Err(problem) => app.out.warn(&clean(&problem.to_string())),
-                }
-            }
+/// Starts every bridge of the settings.
+pub(super) fn start(engine: &Backstop, app: &App) -> BridgeRunner {
+    let runner = BridgeRunner::start(engine, &app.settings.bridges);
+    let problems = runner.problems();
+    for name in app.settings.bridges.keys() {
+        if problems.iter().all(|(known, _)| known != name) {
             app.out.note(&format!("bridge: {}", clean(name)));
         }
-        running
     }
-
-    /// Ends them: what is held is settled or goes back to its broker, what is being published is confirmed, and what
-    /// waits stays in the outbox for the next process.
-    pub(super) async fn stop(self) {
-        for source in self.sources {
-            source.stop().await;
-        }
-        for sink in self.sinks {
-            sink.stop().await;
-        }
+    for (name, problem) in problems {
+        app.out.warn(&format!("bridge `{}` is not started: {}", clean(&name), clean(&problem.message)));
     }
+    runner
 }

@@ -5,16 +5,17 @@
 
 use std::sync::Arc;
 
-use backstop::Backstop;
 use backstop_core::Timestamp;
+use backstop_core::digest::hexadecimal;
 use backstop_store::{
     Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store,
 };
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use crate::message::{BrokerMessage, digest};
+use crate::engine::Backstop;
 
 /// Messages that the channel of one bridge holds at most.
 pub const MOST_INVALID: u64 = 10_000;
@@ -55,19 +56,22 @@ pub struct InvalidMessage {
 }
 
 impl InvalidMessage {
-    pub(crate) fn new(message: &BrokerMessage, reason: String, abandoned: bool) -> Self {
-        let kept = if abandoned { SAMPLE_BYTES.min(message.body.len()) } else { message.body.len() };
-        let headers = if abandoned { Vec::new() } else { message.headers.clone() };
+    /// A message that cannot be a job: `id` and `body` as they came. Of one that its broker keeps (`abandoned`) a
+    /// sample is kept here.
+    #[must_use]
+    pub fn new(id: &str, body: &[u8], headers: &[(String, String)], reason: String, abandoned: bool) -> Self {
+        let kept = if abandoned { SAMPLE_BYTES.min(body.len()) } else { body.len() };
+        let sha256 = digest(body);
         Self {
             // The body is part of it: two messages of one id that differ are both worth keeping.
-            key: digest(format!("{}/{}", message.id, digest(&message.body)).as_bytes()),
+            key: digest(format!("{id}/{sha256}").as_bytes()),
             at: Timestamp::EPOCH,
-            id: message.id.text.chars().take(1_000).collect(),
+            id: id.chars().take(1_000).collect(),
             reason,
-            bytes: message.body.len() as u64,
-            sha256: digest(&message.body),
-            body: BASE64_STANDARD.encode(&message.body[..kept]),
-            headers,
+            bytes: body.len() as u64,
+            sha256,
+            body: BASE64_STANDARD.encode(&body[..kept]),
+            headers: if abandoned { Vec::new() } else { headers.to_vec() },
             abandoned,
         }
     }
@@ -127,6 +131,16 @@ impl InvalidMessages {
         Ok(counted(found.first().and_then(Option::as_ref)))
     }
 
+    /// How many messages the channels of these bridges hold, in one statement.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn counts(&self, bridges: &[&str]) -> Result<Vec<u64>, StoreError> {
+        let name = |bridge: &&str| (Drawer::InvalidMessages, count_key(bridge));
+        let found = self.store().named_documents(bridges.iter().map(name).collect()).await?;
+        Ok(found.iter().map(|document| counted(document.as_ref())).collect())
+    }
+
     /// Messages of a bridge, by key.
     ///
     /// # Errors
@@ -142,7 +156,9 @@ impl InvalidMessages {
         let found = self.store().documents(range).await?;
         let items: Vec<InvalidMessage> =
             found.items.iter().filter_map(|document| read(bridge, document)).collect();
-        let next = items.last().filter(|_| found.more).map(|last| last.key.clone());
+        // Of the last document, whether it could be read or not: one that cannot must not hide those behind it.
+        let key = |document: &Document| document.key.strip_prefix(&item_key(bridge, "")).map(str::to_owned);
+        let next = found.items.last().filter(|_| found.more).and_then(key);
         Ok(InvalidPage { items, next })
     }
 
@@ -174,7 +190,10 @@ impl InvalidMessages {
     }
 
     /// Keeps messages. An `Ok` means that they are durable, as far as there is room.
-    pub(crate) async fn put(
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn put(
         &self,
         bridge: &str,
         messages: Vec<InvalidMessage>,
@@ -268,6 +287,11 @@ fn read(bridge: &str, document: &Document) -> Option<InvalidMessage> {
     Some(message)
 }
 
+/// SHA-256 in hexadecimal digits.
+fn digest(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
 /// Names of bridges have no slash, so that these never meet.
 fn item_key(bridge: &str, key: &str) -> String {
     format!("item/{bridge}/{key}")
@@ -306,18 +330,9 @@ fn grouped(messages: Vec<InvalidMessage>) -> Vec<Vec<InvalidMessage>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{DeliveryTag, MessageId};
-
-    fn message(id: &str, body: &[u8]) -> BrokerMessage {
-        BrokerMessage {
-            body: body.to_vec(),
-            headers: vec![("a".into(), "b".into())],
-            ..BrokerMessage::new(MessageId::broker(id), DeliveryTag::new(id))
-        }
-    }
 
     fn invalid(id: &str, body: &[u8]) -> InvalidMessage {
-        InvalidMessage::new(&message(id, body), "no".into(), false)
+        InvalidMessage::new(id, body, &[("a".into(), "b".into())], "no".into(), false)
     }
 
     #[tokio::test]
@@ -375,7 +390,7 @@ mod tests {
     #[test]
     fn a_message_that_its_broker_keeps_leaves_a_sample_and_its_digest() {
         let body = vec![b'x'; SAMPLE_BYTES + 1];
-        let kept = InvalidMessage::new(&message("1", &body), "too large".into(), true);
+        let kept = InvalidMessage::new("1", &body, &[("a".into(), "b".into())], "too large".into(), true);
         assert_eq!(
             (kept.raw().len(), kept.bytes, kept.sha256),
             (SAMPLE_BYTES, body.len() as u64, digest(&body))
