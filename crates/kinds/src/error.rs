@@ -134,6 +134,12 @@ pub enum SettingsError {
         /// The name that payloads use.
         name: String,
     },
+    /// A pattern of bridges and queues that is none.
+    #[error("`{pattern}` is not a pattern for publishing: write BRIDGE, BRIDGE/QUEUE or BRIDGE/*")]
+    PublishPattern {
+        /// What was given.
+        pattern: String,
+    },
     /// A pattern of event names that is none.
     #[error(
         "`{pattern}` is not a pattern for events: write words joined by dots, with `*` alone or as the last word"

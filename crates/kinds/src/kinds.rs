@@ -3,6 +3,7 @@
 use crate::command::CommandSettings;
 use crate::event::EventSettings;
 use crate::http::HttpSettings;
+use crate::publish::PublishSettings;
 
 /// What the built-in kinds of a worker may do.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +14,8 @@ pub struct Kinds {
     pub http: HttpSettings,
     /// Names of events; none is allowed by default.
     pub event: EventSettings,
+    /// Bridges and queues that messages may be published to; none is allowed by default.
+    pub publish: PublishSettings,
 }
 
 impl AsRef<Self> for Kinds {

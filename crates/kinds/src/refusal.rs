@@ -89,6 +89,13 @@ codes! {
     HttpRedirectDowngrade = "http_redirect_downgrade", Closed, "name an address that stays on https";
     EventNameInvalid = "event_name_invalid", Invalid, "write up to 128 characters, words joined by dots";
     EventNotAllowed = "event_not_allowed", Closed, "list the name in handlers.event.allow";
+    PublishBridgeUnknown = "publish_bridge_unknown", Closed,
+        "add [bridges.NAME] to the settings of the worker, or check the spelling";
+    PublishNoQueue = "publish_no_queue", Invalid, "name `queue`, or give the bridge a sink";
+    PublishQueueInvalid = "publish_queue_invalid", Invalid, "write up to 255 letters, digits and signs without spaces";
+    PublishIdInvalid = "publish_id_invalid", Invalid, "write up to 255 characters of ASCII, or leave `id` out";
+    PublishHeaderInvalid = "publish_header_invalid", Invalid, "fix its name or its value, or send fewer headers";
+    PublishNotAllowed = "publish_not_allowed", Closed, "list BRIDGE or BRIDGE/QUEUE in handlers.publish.allow";
 }
 
 /// A payload that is refused.

@@ -3,6 +3,7 @@
 
 mod api;
 mod bridges;
+mod publishers;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -193,7 +194,7 @@ async fn start_worker(
     app: &App,
 ) -> Result<WorkerHandle, Problem> {
     let settings = &app.settings;
-    let mut worker = backstop_kinds::register(engine.worker(settings.kinds.clone()))
+    let mut worker = backstop_kinds::register(engine.worker(publishers::kinds(app, &engine.config().node)))
         .code_version(env!("CARGO_PKG_VERSION"))
         .lease(settings.lease)
         .stuck_after(settings.stuck_after)
@@ -232,7 +233,8 @@ async fn start_worker(
     alone.iter().for_each(|warning| app.out.warn(warning));
     if !with_demo {
         app.out.note(
-            "it runs maintenance and the built-in kinds command, http and event, as far as [handlers] allows them\n\
+            "it runs maintenance and the built-in kinds command, http, event and publish, as far as [handlers] \
+             allows them\n\
              jobs of other kinds wait for a worker of your own program",
         );
     }

@@ -4,7 +4,9 @@
 use std::mem::take;
 
 use backstop_kinds::command::ProcessLimits;
-use backstop_kinds::{CommandSettings, EventSettings, HttpSettings, Kinds, Program, SettingsError};
+use backstop_kinds::{
+    CommandSettings, EventSettings, HttpSettings, Kinds, Program, PublishSettings, SettingsError,
+};
 use backstop_server::ReportSettings;
 use serde_json::Value;
 
@@ -28,6 +30,9 @@ pub(super) fn kinds(found: &[FileValue]) -> Result<Kinds, Vec<ConfigFault>> {
             }
             ["handlers", "event", word] => {
                 event(take(&mut kinds.event), word, &one.value).map(|taken| kinds.event = taken)
+            }
+            ["handlers", "publish", word] => {
+                publish(take(&mut kinds.publish), word, &one.value).map(|taken| kinds.publish = taken)
             }
             _ => Ok(()),
         };
@@ -169,6 +174,16 @@ fn port_list(ports: &Value) -> Result<Vec<u16>, String> {
         |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
     let read = ports.as_array().and_then(|list| list.iter().map(port).collect());
     read.ok_or_else(|| "`ports` must be a list of numbers from 1 to 65535".to_owned())
+}
+
+fn publish(settings: PublishSettings, word: &str, value: &PlainValue) -> Result<PublishSettings, String> {
+    match (word, value) {
+        ("allow", PlainValue::Texts(patterns)) => patterns
+            .iter()
+            .try_fold(settings, |settings, pattern| settings.allow(pattern.as_str()))
+            .map_err(told),
+        _ => Ok(settings),
+    }
 }
 
 fn event(settings: EventSettings, word: &str, value: &PlainValue) -> Result<EventSettings, String> {

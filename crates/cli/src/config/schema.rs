@@ -294,6 +294,7 @@ const HANDLERS: &[ConfigKey] = &[
     key("command", KeyShape::Section(COMMAND)),
     key("http", KeyShape::Section(HTTP)),
     key("event", KeyShape::Section(&[value("allow", ValueKind::Texts)])),
+    key("publish", KeyShape::Section(&[value("allow", ValueKind::Texts)])),
 ];
 
 const SERVER: &[ConfigKey] = &[

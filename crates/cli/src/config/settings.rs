@@ -365,6 +365,7 @@ impl Settings {
             ("handlers.command.allow".to_owned(), json!([])),
             ("handlers.http.allow_private".to_owned(), json!(false)),
             ("handlers.event.allow".to_owned(), json!([])),
+            ("handlers.publish.allow".to_owned(), json!([])),
         ];
         let budget = self.engine.retry_budget;
         all.push(("retry_budget.enabled".to_owned(), json!(budget.is_some())));

@@ -138,6 +138,44 @@ fn every_process_shows_pauses_and_tests_a_bridge() {
 }
 
 #[test]
+fn a_job_of_kind_publish_sends_a_message_with_confirm() {
+    // B2, B5
+    let folder = Folder::new("cli-publish").expect("a folder");
+    let mut redis = Redis::start(&DatabaseSettings::new(folder.join("redis")).durable()).expect("a server");
+    let program = Program::new();
+    let settings = settings(&redis).replace(":hunter2@", "");
+    program.write(
+        "backstop.toml",
+        &format!("{settings}[handlers.publish]\nallow = ['orders', 'orders/audit']\n"),
+    );
+    program.run(&["migrate"]).exits(0);
+    let worker = started(&program, &["up", "--no-api"]);
+    let ended = |id: &str, status: &str| {
+        until(status, || program.run(&["job", "show", id, "--json"]).exits(0).json()["status"] == status);
+    };
+    let send = |payload: &str| program.enqueue(&["publish", payload]);
+    ended(&send("{\"bridge\": \"orders\", \"queue\": \"audit\", \"body\": \"by hand\"}"), "succeeded");
+    let body = redis.order("EVAL \"return redis.call('XRANGE','audit','-','+')[1][2][2]\" 0");
+    assert_eq!(body.expect("an answer").trim(), "by hand");
+    for (payload, code) in [
+        ("{\"bridge\": \"ordres\", \"body\": 1}", "publish_bridge_unknown"),
+        ("{\"bridge\": \"orders\", \"queue\": \"secret\", \"body\": 1}", "publish_not_allowed"),
+    ] {
+        let id = send(payload);
+        ended(&id, "failed");
+        let runs = program.run(&["job", "attempts", &id, "--json"]).exits(0).stdout;
+        assert!(runs.contains(code), "{runs}");
+    }
+    redis.kill().expect("it ends");
+    let id = send("{\"bridge\": \"orders\", \"queue\": \"audit\", \"body\": \"late\"}");
+    until("a run", || program.run(&["job", "attempts", &id, "--json"]).exits(0).stdout.contains("rejected"));
+    redis.start_again().expect("it starts");
+    ended(&id, "succeeded");
+    assert_eq!(length(&redis, "audit"), 2);
+    stop(worker);
+}
+
+#[test]
 fn bad_bridges_are_named_and_the_engine_goes_on() {
     // B1, B5: a kind that nobody knows, a queue that does not exist, a refused connection, refused credentials, and two
     // bridges on one consumer.

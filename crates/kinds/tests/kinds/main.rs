@@ -4,6 +4,7 @@ mod command;
 mod event;
 mod http;
 mod injection;
+mod publish;
 mod refusals;
 mod server;
 mod ssrf;

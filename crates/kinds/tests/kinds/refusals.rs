@@ -57,6 +57,24 @@ fn payloads(program: &str, strict: &str) -> Vec<(RefusalCode, &'static str, Valu
         (RefusalCode::HttpSecretElsewhere, "http", with("secret", json!("partner"))),
         (RefusalCode::EventNameInvalid, "event", json!({ "name": "a b" })),
         (RefusalCode::EventNotAllowed, "event", json!({ "name": "orders.created" })),
+        (RefusalCode::PublishBridgeUnknown, "publish", json!({ "bridge": "none", "body": 1 })),
+        (RefusalCode::PublishNoQueue, "publish", json!({ "bridge": "orders", "body": 1 })),
+        (
+            RefusalCode::PublishQueueInvalid,
+            "publish",
+            json!({ "bridge": "billing", "queue": "a b", "body": 1 }),
+        ),
+        (RefusalCode::PublishIdInvalid, "publish", json!({ "bridge": "billing", "id": "a\r\nb", "body": 1 })),
+        (
+            RefusalCode::PublishHeaderInvalid,
+            "publish",
+            json!({ "bridge": "billing", "headers": { "a": "b\r\nc" }, "body": 1 }),
+        ),
+        (
+            RefusalCode::PublishNotAllowed,
+            "publish",
+            json!({ "bridge": "billing", "queue": "other", "body": 1 }),
+        ),
     ]
 }
 
@@ -72,7 +90,8 @@ async fn every_refusal_has_its_code_its_cause_and_a_way_out() {
     let http = Kinds::default().http.methods(&["GET", "POST"]).expect("methods");
     let secret = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"];
     let http = http.secret("partner", &secret, &["b.example"]).expect("a secret");
-    let stage = Stage::new(Kinds { command, http, ..Kinds::default() }).await;
+    let publish = crate::publish::settings().0;
+    let stage = Stage::new(Kinds { command, http, publish, ..Kinds::default() }).await;
     let mut seen = BY_ANSWERS.to_vec();
     for (code, kind, payload) in payloads(&path, &strict) {
         let ran = stage.run_raw(kind, payload.to_string()).await;
