@@ -95,6 +95,8 @@ actions! {
     SCHEDULE_RESUME "schedule.resume" POST "/api/v1/schedules/{name}/resume" {} "The schedule goes on.";
     SCHEDULE_RUN "schedule.run" POST "/api/v1/schedules/{name}/run" {}
     "A job of the schedule is submitted." then "/jobs/{id}";
+    BRIDGE_PAUSE "bridge.pause" POST "/api/v1/bridges/{name}/pause" {} "The bridge is paused within five seconds.";
+    BRIDGE_RESUME "bridge.resume" POST "/api/v1/bridges/{name}/resume" {} "The bridge goes on within five seconds.";
     CIRCUIT_OPEN "circuit.open" POST "/api/v1/circuits/{key}/open" { "for_ms": Number }
     "The circuit is open: its jobs wait.";
     CIRCUIT_CLOSE "circuit.close" POST "/api/v1/circuits/{key}/close" {} "The circuit is closed: its jobs go on.";

@@ -24,6 +24,7 @@ pub(super) enum PagePlace {
     Signals,
     Schedules,
     Workers,
+    Bridges,
     Circuits,
     Limits,
     Archive,
@@ -74,6 +75,7 @@ const GROUPS: [(&str, &[NavLine]); 5] = [
         "Machine",
         &[
             line(PagePlace::Workers, "Workers", "/workers", "GET /api/v1/workers"),
+            line(PagePlace::Bridges, "Bridges", "/bridges", "GET /api/v1/bridges"),
             line(PagePlace::Circuits, "Circuits", "/circuits", "GET /api/v1/circuits"),
             line(PagePlace::Limits, "Limits", "/limits", "GET /api/v1/limits"),
             line(PagePlace::Rules, "Rules", "/rules", "GET /api/v1/rules"),

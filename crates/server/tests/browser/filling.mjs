@@ -71,6 +71,7 @@ export const fill = async (server) => {
     ['signals', '/signals', /approved\/4711/],
     ['schedules', '/schedules', /nightly/],
     ['workers', '/workers', /live/],
+    ['bridges', '/bridges', /No bridges yet/],
     ['circuits', '/circuits', /Circuits/],
     ['limits', '/limits', /mails/],
     ['rules', '/rules', /bad-files/],

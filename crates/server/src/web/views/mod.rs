@@ -3,6 +3,7 @@
 pub(super) mod alerts;
 pub(super) mod archive;
 pub(super) mod audit;
+pub(super) mod bridges;
 pub(super) mod circuits;
 pub(super) mod incident;
 pub(super) mod incidents;

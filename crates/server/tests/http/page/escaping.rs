@@ -110,7 +110,7 @@ async fn views(stage: &Stage, all: &str) -> Vec<String> {
 }
 
 /// The views without parameters.
-const VIEWS: [&str; 22] = [
+const VIEWS: [&str; 23] = [
     "/",
     "/incidents",
     "/redrives",
@@ -124,6 +124,7 @@ const VIEWS: [&str; 22] = [
     "/signals",
     "/schedules",
     "/workers",
+    "/bridges",
     "/circuits",
     "/limits",
     "/rules",

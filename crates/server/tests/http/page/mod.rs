@@ -1,5 +1,6 @@
 //! The page as people and browsers meet it: who is let in, what is shown to whom, and what a form can do.
 
+mod bridges;
 mod escaping;
 mod rights;
 mod sessions;
