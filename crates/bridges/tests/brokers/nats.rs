@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_nats::jetstream::{self, stream};
-use backstop_bridges::{BridgeSettings, NewMessage, SourceSettings};
+use backstop::sinks::SinkTopic;
+use backstop_bridges::{BridgeSender, BridgeSettings, NewMessage, SinkSettings, SourceSettings, brokers};
 use backstop_testbed::{Folder, Nats, Proxy};
 use futures_util::StreamExt as _;
 use serde_json::Value;
@@ -133,5 +134,24 @@ async fn nats_message_ids_and_headers() {
         let handle = stage.start(&engine, SourceSettings::new(&queue, "charge"));
         let status = until(&handle, |status| status.acked == 1).await;
         assert_eq!((status.admitted, status.duplicates), (1 - count as u64, count as u64));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_a_subject_that_no_stream_keeps_is_named() {
+    // B2: before anything is published, for a connection alone does not tell.
+    let stage = stage();
+    let queue = stage.queue();
+    for (queue, code) in [(queue.as_str(), None), ("nowhere", Some("no_such_queue"))] {
+        let sink = SinkSettings::new(queue, [SinkTopic::Results]);
+        let settings = BridgeSettings::of_sink(stage.server.url(), sink);
+        let broker = brokers::open("orders", &settings, "test").expect("good settings");
+        let found = broker.publisher().await.expect("the server is there").look_for(queue).await;
+        assert_eq!(found.err().map(|error| error.code()), code, "{queue}");
+        let sender = BridgeSender::new("orders", &settings, "test").expect("good settings");
+        for _ in 0..2 {
+            let sent = sender.send(queue, NewMessage::new(b"{}".to_vec())).await;
+            assert_eq!(sent.err().map(|error| error.code()), code, "{queue}");
+        }
     }
 }
