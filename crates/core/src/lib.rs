@@ -13,7 +13,8 @@
 //!   letters again.
 //! - [`alert`]: what is told of a dead letter, beyond the event.
 //! - [`explain`]: why a job is where it is, and what happens next.
-//! - [`envelope`]: the dead letter as other systems read it. [`outbox`]: what sinks are sent.
+//! - [`envelope`]: the dead letter as other systems read it. [`outbox`]: what sinks are sent. [`handoff`]: the same to
+//!   another Backstop.
 //! - [`signing`]: who vouches for a job. [`sealing`]: payloads that nobody reads in the store.
 //! - [`tenant`]: which queue is whose. [`scale`]: how many worker processes there should be.
 //! - [`run_limit`]: how many runs there may be at once, or start in a time.
@@ -31,6 +32,7 @@ pub mod envelope;
 pub mod event;
 pub mod explain;
 pub mod failure;
+pub mod handoff;
 pub mod health;
 pub mod id;
 pub mod incident;

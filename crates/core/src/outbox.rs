@@ -13,7 +13,7 @@ mod sink;
 mod tests;
 
 pub use key::{OutboxClock, OutboxKey};
-pub use message::{MessageBody, OutboxMessage, ResultStatus};
+pub use message::{HandedOff, MessageBody, OutboxMessage, ResultStatus};
 pub use sink::{MOST_SINKS, Sink, SinkError, SinkTopic, Sinks};
 
 use std::sync::Arc;
@@ -57,6 +57,18 @@ pub struct OutboxBatch {
 }
 
 impl OutboxBatch {
+    /// What is left of a document whose key is this when only some of its messages were published: its key, which keeps
+    /// its place, and its body. None when nothing is left, or the key is of another form.
+    #[must_use]
+    pub fn rest(key: &str, left: Vec<OutboxMessage>) -> Option<(String, Arc<str>)> {
+        let (known, first) = (OutboxKey::read(key)?, left.first()?.id.clone());
+        let messages = left.len();
+        // Texts and numbers have no way to fail.
+        let body = serde_json::to_string(&Self { messages: left }).unwrap_or_default();
+        let key = OutboxKey { messages, bytes: body.len(), ..known };
+        Some((key.text(&first), body.into()))
+    }
+
     /// The messages of a document; none when it cannot be read.
     #[must_use]
     pub fn read(body: &str) -> Option<Self> {
@@ -100,7 +112,7 @@ impl Sinks {
 impl Sink {
     /// Each document has a stamp of its own: a job may have messages in several, and they stay in order.
     fn documents(&self, all: &[OutboxMessage], stamp: &dyn Fn() -> i64) -> Vec<OutboxDocument> {
-        let mine = || all.iter().filter(|message| self.takes(message.topic(), &message.kind));
+        let mine = || all.iter().filter(|message| self.takes_message(message));
         if self.full {
             let refused = mine().count();
             return mine().next().map(|first| self.refused(first, refused, stamp())).into_iter().collect();

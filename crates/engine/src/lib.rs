@@ -31,6 +31,7 @@ mod error;
 mod events;
 pub mod figures;
 mod handle;
+pub mod handoffs;
 mod ids;
 pub mod incident;
 mod isolate;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{Attempt, Callback, JobView, Spec};
-use backstop_core::sealing::{Owner, SHOWN, SealError, is_sealed, key_of};
+use backstop_core::outbox::HandedOff;
+use backstop_core::sealing::{Owner, SHOWN, SealError, is_sealed, is_sealed_value, key_of};
 use backstop_core::{JobId, Refusal};
 use serde_json::Value;
 
@@ -151,6 +152,29 @@ pub(crate) fn opened_result(config: &Config, job: JobId, kind: &Arc<str>, result
     }
     let spec = Spec::new(job, kind.clone(), "");
     serde_json::from_str(&opened(config, Owner::result_of(&spec), &text)).unwrap_or_default()
+}
+
+/// Opens what is sealed in a hand-off. What these keys do not open stays sealed: nobody must take it for a value (B7).
+pub(crate) fn open_handed_off(config: &Config, job: JobId, kind: &str, body: &mut HandedOff) {
+    let spec = Spec::new(job, kind, "");
+    let open_value = |owner: Owner<'_>, value: &mut Value| {
+        let text: Arc<str> = value.to_string().into();
+        let opened = open(config, owner, &text).ok().filter(|opened| *opened != text);
+        if let Some(opened) = opened.and_then(|opened| serde_json::from_str(&opened).ok()) {
+            *value = opened;
+        }
+    };
+    if let Some(result) = &mut body.result {
+        open_value(Owner::result_of(&spec), result);
+    }
+    if let Some(payload) = &mut body.payload {
+        open_value(Owner::payload(body.callback_of.unwrap_or(job), kind), payload);
+    }
+}
+
+/// True for a value of a hand-off that these keys did not open.
+pub(crate) fn is_still_sealed(value: &Value) -> bool {
+    is_sealed_value(value) && key_of(&value.to_string()).is_some()
 }
 
 fn opened(config: &Config, owner: Owner<'_>, text: &Arc<str>) -> Arc<str> {

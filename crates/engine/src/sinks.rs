@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 pub use backstop_core::outbox::{
-    MOST_SINKS, MessageBody, OutboxMessage, ResultStatus, Sink, SinkError, SinkTopic,
+    HandedOff, MOST_SINKS, MessageBody, OutboxMessage, ResultStatus, Sink, SinkError, SinkTopic,
 };
 use backstop_store::{Drawer, Error as StoreError, Expect, OutboxBacklog};
 
@@ -110,19 +110,23 @@ impl OutboxSinks<'_> {
     /// # Errors
     /// When it takes nothing or its name cannot be one, there are too many, or the store is away.
     pub async fn set(self, sink: &Sink, limits: SinkLimits) -> Result<(), SinkProblem> {
-        sink.check()?;
+        self.keep(StoredSink { sink: sink.clone(), limits, target: None }).await.map(drop)
+    }
+
+    /// Keeps a sink as it is stored; answers what was known of it before.
+    pub(crate) async fn keep(self, wanted: StoredSink) -> Result<Option<StoredSink>, SinkProblem> {
+        wanted.sink.check()?;
         let store = &*self.parts.store;
         let found = SinkDocuments::read(store).await?;
-        let known = found.sinks().find(|known| known.sink.name == sink.name);
+        let known = found.sinks().find(|known| known.sink.name == wanted.sink.name).cloned();
         if known.is_none() && found.sinks().count() >= MOST_SINKS {
             return Err(SinkProblem::TooMany);
         }
-        let wanted = StoredSink { sink: sink.clone(), limits };
-        if known != Some(&wanted) {
-            stored::write(store, Part::Sink, &sink.name, Expect::Any, Some(&wanted)).await?;
+        if known.as_ref() != Some(&wanted) {
+            stored::write(store, Part::Sink, &wanted.sink.name, Expect::Any, Some(&wanted)).await?;
         }
         self.parts.sinks.refresh(store, &self.parts.events).await?;
-        Ok(())
+        Ok(known)
     }
 
     /// Removes a sink and all that waits for it. Answers how many messages that were; none when there is no such sink.
@@ -138,7 +142,7 @@ impl OutboxSinks<'_> {
         let waited = store.outbox_backlog(name).await?.messages;
         stored::write::<StoredSink>(store, Part::Sink, name, Expect::Any, None).await?;
         self.parts.sinks.refresh(store, &self.parts.events).await?;
-        for part in [Part::State, Part::Pause, Part::Lease] {
+        for part in [Part::State, Part::Pause, Part::Lease, Part::HandOff] {
             stored::write::<StoredSink>(store, part, name, Expect::Any, None).await?;
         }
         for drawer in [Drawer::Outbox, Drawer::OutboxRefused] {
@@ -157,7 +161,7 @@ impl OutboxSinks<'_> {
         Ok(())
     }
 
-    /// Every sink and how it stands, by name.
+    /// Every sink and how it stands, by name. Hand-offs are listed apart: see [`Backstop::handoffs`].
     ///
     /// # Errors
     /// When the store is away.
@@ -165,7 +169,7 @@ impl OutboxSinks<'_> {
         let store = &*self.parts.store;
         let found = SinkDocuments::read(store).await?;
         let mut views = Vec::new();
-        for StoredSink { sink, limits } in found.sinks() {
+        for StoredSink { sink, limits, .. } in found.sinks().filter(|known| known.target.is_none()) {
             let backlog = store.outbox_backlog(&sink.name).await?;
             let (state, lease) = (found.state(&sink.name), found.lease(&sink.name));
             let live = lease.until > backlog.now;

@@ -43,12 +43,34 @@ impl Secret {
         BYTES.contains(&key.len()).then_some(Self(key))
     }
 
-    fn sign(&self, id: &str, seconds: u64, body: &[u8]) -> String {
+    fn mac(&self, id: &str, seconds: u64, body: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length does");
         mac.update(format!("{id}.{seconds}.").as_bytes());
         mac.update(body);
-        format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+        mac
     }
+
+    fn sign(&self, id: &str, seconds: u64, body: &[u8]) -> String {
+        format!("v1,{}", STANDARD.encode(self.mac(id, seconds, body).finalize().into_bytes()))
+    }
+
+    /// Compares in a time that does not depend on where the first difference is.
+    fn made(&self, id: &str, seconds: u64, body: &[u8], signature: &[u8]) -> bool {
+        self.mac(id, seconds, body).verify_slice(signature).is_ok()
+    }
+}
+
+/// Signatures of one message that are looked at: a sender has as many as it has secrets.
+const SIGNATURES: usize = 10;
+
+/// True when one of the signatures in the header [`SIGNATURE`] was made by one of these secrets.
+///
+/// Whether `seconds` is a moment ago is for the caller to say: only it knows its clock.
+#[must_use]
+pub fn is_signed(secrets: &[Secret], id: &str, seconds: u64, body: &[u8], header: &str) -> bool {
+    let each = header.split(' ').take(SIGNATURES).filter_map(|one| one.strip_prefix("v1,"));
+    let decoded: Vec<Vec<u8>> = each.filter_map(|text| STANDARD.decode(text).ok()).collect();
+    secrets.iter().any(|secret| decoded.iter().any(|made| secret.made(id, seconds, body, made)))
 }
 
 /// What stands in [`SIGNATURE`]: one signature by each secret.
@@ -79,5 +101,24 @@ mod tests {
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
         let both = signatures(&[secret.clone(), secret], id, 1_614_265_330, body);
         assert_eq!(both, format!("{signed} {signed}"));
+    }
+
+    #[test]
+    fn a_signature_holds_for_what_was_signed_and_for_nothing_else() {
+        // B7
+        let secret = |text: &str| Secret::parse(text).expect("a secret");
+        let ours = secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        let old = secret("whsec_NfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        let made = signatures(&[old.clone(), ours.clone()], "m1", 7, b"{}");
+        let ring = std::slice::from_ref(&ours);
+        assert!(is_signed(ring, "m1", 7, b"{}", &made), "one of them is known");
+        assert!(is_signed(&[old.clone(), ours.clone()], "m1", 7, b"{}", &signatures(ring, "m1", 7, b"{}")));
+        for (id, seconds, body) in [("m2", 7, &b"{}"[..]), ("m1", 8, b"{}"), ("m1", 7, b"{ }")] {
+            assert!(!is_signed(ring, id, seconds, body, &made), "{id} {seconds} {body:?}");
+        }
+        for header in ["", "v1,", "v2,AAAA", "v1,!!!", &signatures(&[old], "m1", 7, b"{}")] {
+            assert!(!is_signed(ring, "m1", 7, b"{}", header), "{header}");
+        }
+        assert!(!is_signed(&[], "m1", 7, b"{}", &made));
     }
 }

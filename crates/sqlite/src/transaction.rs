@@ -356,10 +356,17 @@ impl<'c> WriteTransaction<'c> {
         self.put_alert(&job, &stored.record, ending.failure.as_ref(), ending.code_version.as_deref())
     }
 
-    /// Notes what sinks are sent of a run's end (B2, D6). The job is read for a dead letter that somebody takes.
+    /// Notes what sinks are sent of a run's end (B2, B7, D6). The job is read for a hand-off or a dead
+    /// letter that somebody takes.
     pub(crate) fn send_end(&mut self, stored: &StateRow, ending: &Ending) -> Result<(), SqliteFailure> {
         let result = OutboxMessage::result(&self.sinks, ending, &stored.record, self.now);
         self.send(result);
+        let (kind, queue) = (&ending.job.kind, &ending.job.queue);
+        if stored.record.state == State::Succeeded && self.sinks.hand_off(kind, queue) {
+            let job = self.load(stored.seq)?.1;
+            let handed = OutboxMessage::hand_off(&self.sinks, &job, ending, &stored.record, self.now);
+            self.send(handed);
+        }
         let letters = self.sinks.take(SinkTopic::DeadLetters, &ending.job.kind);
         if letters && stored.record.state == State::Failed {
             let (job, failure) = (self.load(stored.seq)?.1, ending.failure.as_ref());

@@ -201,6 +201,7 @@ macro_rules! conformance {
             outbox: [
                 ends_are_sent_with_their_transitions
                 a_dead_letter_is_sent_as_its_envelope
+                a_success_is_handed_off_with_its_transition
                 nothing_is_written_that_nobody_takes
                 messages_of_one_commit_are_one_document
                 an_end_that_is_told_again_is_sent_once

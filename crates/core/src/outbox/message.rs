@@ -9,6 +9,7 @@ use super::{SinkTopic, Sinks};
 use crate::envelope::envelope;
 use crate::event::Event;
 use crate::failure::TerminalReason;
+use crate::handoff::{HandOffScope, KeySource};
 use crate::id::JobId;
 use crate::job::{Ending, FailureRecord, Header, Record, State, StoredJob};
 use crate::reject::{Reject, RejectBatch};
@@ -85,6 +86,27 @@ pub enum MessageBody {
         /// The event, as subscribers see it.
         data: Value,
     },
+    /// A job has succeeded, and another Backstop is to go on with what it returned (B7).
+    HandOff(Box<HandedOff>),
+}
+
+/// What a hand-off needs to know of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HandedOff {
+    /// The id under which it came itself: its idempotency key as `key:KEY`, or else `job:ID`.
+    pub incoming: String,
+    /// What it returned, as it is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// What it was given, as it is stored, when the key may be made of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Value>,
+    /// The job whose callback it was: its payload was sealed for that one (E12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_of: Option<JobId>,
+    /// The trace it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_parent: Option<Arc<str>>,
 }
 
 /// One message to sinks. Its JSON is what the profile `plain` sends.
@@ -124,6 +146,7 @@ impl OutboxMessage {
             MessageBody::DeadLetter { .. } => SinkTopic::DeadLetters,
             MessageBody::Reject { .. } => SinkTopic::Rejects,
             MessageBody::Event { .. } => SinkTopic::Events,
+            MessageBody::HandOff(_) => SinkTopic::HandOffs,
         }
     }
 
@@ -175,6 +198,37 @@ impl OutboxMessage {
         let envelope = envelope(job, record, failure, code_version)?;
         let id = dedupe(job.spec.id, record, "dead_letter");
         Some(Self::about(&job.spec.header(), id, now, MessageBody::DeadLetter { envelope }))
+    }
+
+    /// What is handed off of a job whose run has just ended; none unless it has succeeded and somebody takes it (B7).
+    #[must_use]
+    pub fn hand_off(
+        sinks: &Sinks,
+        job: &StoredJob,
+        ending: &Ending,
+        record: &Record,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let spec = &job.spec;
+        if record.state != State::Succeeded || !sinks.hand_off(&spec.kind, &spec.queue) {
+            return None;
+        }
+        let result = ending.result.as_deref().map(value_of);
+        // What is sealed tells nothing here: the payload is taken along in case.
+        let enough = |take: &HandOffScope| KeySource::result_is_enough(result.as_ref(), &take.key);
+        let payload = !sinks.hand_offs(&spec.kind, &spec.queue).all(enough);
+        let incoming = match &spec.idempotency_key {
+            Some(key) => format!("key:{key}"),
+            None => format!("job:{}", spec.id),
+        };
+        let body = MessageBody::HandOff(Box::new(HandedOff {
+            incoming,
+            payload: payload.then(|| value_of(&spec.payload)),
+            callback_of: spec.callback_of.filter(|_| payload),
+            trace_parent: spec.trace().cloned(),
+            result,
+        }));
+        Some(Self::about(&spec.header(), dedupe(spec.id, record, "hand_off"), now, body))
     }
 
     /// The rejects that a run has just stored.

@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::OutboxClock;
+use super::{OutboxClock, OutboxMessage};
+use crate::handoff::{HandOffScope, NAME_CHARS, is_name, of_sink, sink_name};
 
 /// Sinks of one store at most: each transition asks all of them.
 pub const MOST_SINKS: usize = 100;
-
-/// Characters of the name of a sink: it stands in keys.
-const NAME_CHARS: usize = 64;
 
 /// What a sink can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,10 +23,12 @@ pub enum SinkTopic {
     Rejects,
     /// What happens to jobs (V1).
     Events,
+    /// Jobs that have succeeded, for another Backstop (B7). Only the sink of a hand-off takes them.
+    HandOffs,
 }
 
 impl SinkTopic {
-    /// Every topic.
+    /// Every topic that a bridge can ask for.
     pub const ALL: [Self; 4] = [Self::Results, Self::DeadLetters, Self::Rejects, Self::Events];
 
     /// Its name in settings.
@@ -39,6 +39,7 @@ impl SinkTopic {
             Self::DeadLetters => "dead_letters",
             Self::Rejects => "rejects",
             Self::Events => "events",
+            Self::HandOffs => "hand_offs",
         }
     }
 }
@@ -51,6 +52,8 @@ pub enum SinkError {
     Name(String),
     /// It takes nothing.
     Nothing,
+    /// Hand-offs have sinks of their own.
+    HandOff,
 }
 
 impl std::fmt::Display for SinkError {
@@ -65,6 +68,9 @@ impl std::fmt::Display for SinkError {
                     f,
                     "the sink takes nothing: name at least one of results, dead_letters, rejects, events"
                 )
+            }
+            Self::HandOff => {
+                write!(f, "a sink cannot take hand_offs: what is handed off has a table [handoff.NAME]")
             }
         }
     }
@@ -82,6 +88,9 @@ pub struct Sink {
     /// The kinds of the jobs whose messages it takes; of all when there are none.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub kinds: BTreeSet<Arc<str>>,
+    /// Whose jobs it takes, when it is the sink of a hand-off (B7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hand_off: Option<HandOffScope>,
     /// True while too much waits for it: what comes is counted as refused, and what waits is kept.
     #[serde(skip)]
     pub full: bool,
@@ -90,7 +99,14 @@ pub struct Sink {
 impl Sink {
     /// A sink that takes this of all kinds.
     pub fn new(name: impl Into<Arc<str>>, of: impl IntoIterator<Item = SinkTopic>) -> Self {
-        Self { name: name.into(), of: of.into_iter().collect(), kinds: BTreeSet::new(), full: false }
+        let of = of.into_iter().collect();
+        Self { name: name.into(), of, kinds: BTreeSet::new(), hand_off: None, full: false }
+    }
+
+    /// The sink of the hand-off of this name (B7).
+    #[must_use]
+    pub fn of_hand_off(name: &str, take: HandOffScope) -> Self {
+        Self { hand_off: Some(take), ..Self::new(sink_name(name), [SinkTopic::HandOffs]) }
     }
 
     /// Takes jobs of this kind, and of no others but those named like it.
@@ -105,9 +121,15 @@ impl Sink {
     /// # Errors
     /// [`SinkError`].
     pub fn check(&self) -> Result<(), SinkError> {
-        let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
-        if self.name.is_empty() || self.name.len() > NAME_CHARS || !self.name.chars().all(fits) {
-            return Err(SinkError::Name(self.name.chars().take(2 * NAME_CHARS).collect()));
+        let name = match self.hand_off {
+            Some(_) => of_sink(&self.name).unwrap_or_default(),
+            None => &self.name,
+        };
+        if !is_name(name) {
+            return Err(SinkError::Name(name.chars().take(2 * NAME_CHARS).collect()));
+        }
+        if self.of.contains(&SinkTopic::HandOffs) != self.hand_off.is_some() {
+            return Err(SinkError::HandOff);
         }
         if self.of.is_empty() { Err(SinkError::Nothing) } else { Ok(()) }
     }
@@ -116,6 +138,12 @@ impl Sink {
     #[must_use]
     pub fn takes(&self, topic: SinkTopic, kind: &str) -> bool {
         self.of.contains(&topic) && (self.kinds.is_empty() || self.kinds.contains(kind))
+    }
+
+    /// True when it takes this message.
+    pub(super) fn takes_message(&self, message: &OutboxMessage) -> bool {
+        let is_for = self.hand_off.as_ref().is_none_or(|take| take.is_for(&message.queue));
+        is_for && self.takes(message.topic(), &message.kind)
     }
 }
 
@@ -154,6 +182,22 @@ impl Sinks {
     #[must_use]
     pub fn take(&self, topic: SinkTopic, kind: &str) -> bool {
         self.all.iter().any(|sink| sink.takes(topic, kind))
+    }
+
+    /// True when a hand-off takes a job that has succeeded (B7).
+    #[must_use]
+    pub fn hand_off(&self, kind: &str, queue: &str) -> bool {
+        self.hand_offs(kind, queue).next().is_some()
+    }
+
+    /// The hand-offs that take a job of this kind on this queue.
+    pub(super) fn hand_offs<'a>(
+        &'a self,
+        kind: &'a str,
+        queue: &'a str,
+    ) -> impl Iterator<Item = &'a HandOffScope> {
+        let taking = self.all.iter().filter(|sink| sink.takes(SinkTopic::HandOffs, kind));
+        taking.filter_map(|sink| sink.hand_off.as_ref()).filter(|take| take.is_for(queue))
     }
 
     /// True when one takes this of some kind.

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::failure::{Cause, Decision, TerminalReason, Verdict};
+use crate::handoff::{HandOffScope, KeyField};
 use crate::id::{Fence, JobId, Lease, WorkerId};
 use crate::job::{Ending, Record, Spec, StoredJob};
 use crate::{envelope, event};
@@ -200,4 +201,98 @@ fn a_sink_is_checked() {
         text,
         "{\"name\":\"out\",\"of\":[\"results\",\"dead_letters\",\"rejects\",\"events\"],\"kinds\":[\"charge\"]}"
     );
+}
+
+fn taking(tenant: &str, key: &[&str]) -> HandOffScope {
+    let key = key.iter().map(|name| KeyField::parse(name).expect("a field")).collect();
+    HandOffScope { tenant: tenant.to_owned(), key }
+}
+
+#[test]
+fn a_success_is_handed_off_and_nothing_else_is() {
+    // B7, E13
+    let all = sinks([Sink::of_hand_off("paid", taking("acme", &[])).kind("charge")]);
+    let dead = Verdict::Dead { reason: TerminalReason::NonRetryable };
+    let reported = Verdict::Dead { reason: TerminalReason::ReportedFailure };
+    let cancel = Verdict::Cancel { reason: "no need".to_owned() };
+    for (verdict, taken) in [(Verdict::Succeed, true), (dead, false), (reported, false), (cancel, false)] {
+        let (job, record, ending) = ended(1, verdict.clone(), Some("{\"paid\":7}"));
+        let made = OutboxMessage::hand_off(&all, &job, &ending, &record, NOW);
+        assert_eq!(made.is_some(), taken, "{verdict:?}");
+        let Some(message) = made else { continue };
+        assert_eq!(message.id, format!("{}:0:1:hand_off", job.spec.id));
+        let sent = serde_json::to_value(&message).expect("JSON");
+        assert_eq!((&sent["type"], &sent["result"]), (&json!("hand_off"), &json!({"paid": 7})));
+        assert_eq!(sent["incoming"], json!(format!("job:{}", job.spec.id)));
+        assert_eq!(sent["payload"], json!(null), "the key needs none");
+        assert_eq!(serde_json::from_value::<OutboxMessage>(sent).expect("read"), message);
+        assert_eq!(OutboxMessage::result(&all, &ending, &record, NOW), None, "a hand-off takes no results");
+    }
+    let (job, record, ending) = ended(1, Verdict::Succeed, None);
+    for (other, why) in [
+        (Sink::of_hand_off("paid", taking("default", &[])), "another tenant's"),
+        (Sink::of_hand_off("paid", taking("acme", &[])).kind("mail"), "another kind"),
+        (Sink::new("out", SinkTopic::ALL), "a bridge"),
+    ] {
+        assert_eq!(OutboxMessage::hand_off(&sinks([other]), &job, &ending, &record, NOW), None, "{why}");
+    }
+}
+
+#[test]
+fn a_payload_is_taken_along_when_the_key_may_need_it() {
+    // B7
+    let (mut job, record, ending) = ended(1, Verdict::Succeed, Some("{\"paid\":7}"));
+    job.spec.payload = "{\"order\":9}".into();
+    job.spec.idempotency_key = Some("acme/o9".to_owned());
+    for (key, payload) in [(vec![], None), (vec!["paid"], None), (vec!["order"], Some(json!({"order": 9})))] {
+        let all = sinks([Sink::of_hand_off("paid", taking("acme", &key))]);
+        let message = OutboxMessage::hand_off(&all, &job, &ending, &record, NOW).expect("taken");
+        let MessageBody::HandOff(body) = message.body else { panic!("{key:?}") };
+        assert_eq!((body.payload, body.incoming.as_str()), (payload, "key:acme/o9"), "{key:?}");
+    }
+}
+
+#[test]
+fn each_tenants_jobs_go_to_its_own_hand_off() {
+    // B7, E13
+    let all = sinks([
+        Sink::of_hand_off("theirs", taking("default", &[])),
+        Sink::of_hand_off("ours", taking("acme", &[])),
+    ]);
+    let (job, record, ending) = ended(1, Verdict::Succeed, None);
+    let message = OutboxMessage::hand_off(&all, &job, &ending, &record, NOW).expect("taken");
+    let documents = all.documents(&[message], &[], NOW);
+    assert_eq!(documents.len(), 1);
+    assert!(documents[0].key.starts_with("handoff:ours/"), "{}", documents[0].key);
+}
+
+#[test]
+fn what_is_left_of_a_document_keeps_its_place() {
+    // B7
+    let all = sinks([Sink::of_hand_off("ours", taking("acme", &[]))]);
+    let message = |number| {
+        let (job, record, ending) = ended(number, Verdict::Succeed, None);
+        OutboxMessage::hand_off(&all, &job, &ending, &record, NOW).expect("taken")
+    };
+    let messages = [message(1), message(2), message(3)];
+    let document = all.documents(&messages, &[], NOW).remove(0);
+    let (key, body) = OutboxBatch::rest(&document.key, vec![messages[1].clone()]).expect("one is left");
+    let (before, after) =
+        (OutboxKey::read(&document.key).expect("a key"), OutboxKey::read(&key).expect("a key"));
+    assert_eq!((after.stamp, after.messages, after.bytes), (before.stamp, 1, body.len()));
+    assert_eq!(OutboxBatch::read(&body).expect("a batch").messages, [messages[1].clone()]);
+    assert_eq!(OutboxBatch::rest(&document.key, Vec::new()), None);
+    assert_eq!(OutboxBatch::rest("other", messages.to_vec()), None);
+}
+
+#[test]
+fn only_a_hand_off_has_the_sink_of_a_hand_off() {
+    // B7
+    let good = Sink::of_hand_off("paid", taking("acme", &[]));
+    assert_eq!((good.check(), &*good.name), (Ok(()), "handoff:paid"));
+    let named = |name: &str| Sink::new(name, [SinkTopic::Results]).check();
+    assert_eq!(named("handoff:paid"), Err(SinkError::Name("handoff:paid".to_owned())));
+    assert_eq!(Sink::new("out", [SinkTopic::HandOffs]).check(), Err(SinkError::HandOff));
+    let unnamed = Sink::of_hand_off("no name", taking("acme", &[]));
+    assert_eq!(unnamed.check(), Err(SinkError::Name("no name".to_owned())));
 }

@@ -28,7 +28,7 @@ pub(crate) async fn look(
     heartbeat: Option<&LoopHeartbeat>,
 ) -> Result<bool, StoreError> {
     let mut news = false;
-    for StoredSink { sink, limits } in found.sinks() {
+    for StoredSink { sink, limits, .. } in found.sinks() {
         if let Some(heartbeat) = heartbeat {
             heartbeat.record();
         }

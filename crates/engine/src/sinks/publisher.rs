@@ -1,11 +1,12 @@
 //! One publisher at a time for each sink: it takes messages in order, and removes them once somebody has confirmed
 //! them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::outbox::{MessageBody, OutboxBatch, OutboxMessage};
-use backstop_store::{Amend, Amended, Documents, Drawer, Error as StoreError, Expect};
+use backstop_store::{Amend, Amended, Document, Documents, Drawer, Edit, Error as StoreError, Expect};
 
 use super::stored::{Part, SinkDocuments, SinkLease, edit, remove_with, waiting};
 use crate::parts::EngineParts;
@@ -24,7 +25,8 @@ const ERROR_CHARS: usize = 500;
 /// Documents of the outbox, in the order in which they are to be published.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutboxPage {
-    keys: Vec<String>,
+    /// As they are kept: what is sealed in them stays so.
+    documents: Vec<Document>,
     /// The messages. What is sealed in the store is opened, as far as this process has the keys.
     pub messages: Vec<OutboxMessage>,
     /// True when more follow.
@@ -35,7 +37,30 @@ impl OutboxPage {
     /// True when nothing waits.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.documents.is_empty()
+    }
+
+    fn keys(self) -> Vec<String> {
+        self.documents.into_iter().map(|document| document.key).collect()
+    }
+
+    /// What becomes of the documents when these messages were published: those that go, and what is left of some.
+    fn without(self, done: &BTreeSet<String>) -> (Vec<String>, Vec<Edit>) {
+        let (mut gone, mut rests) = (Vec::new(), Vec::new());
+        for document in self.documents {
+            let messages = OutboxBatch::read(&document.body).map_or_else(Vec::new, |batch| batch.messages);
+            let all = messages.len();
+            let left: Vec<_> = messages.into_iter().filter(|message| !done.contains(&message.id)).collect();
+            if left.len() == all {
+                continue;
+            }
+            if let Some((key, body)) = OutboxBatch::rest(&document.key, left) {
+                let drawer = Drawer::Outbox;
+                rests.push(Edit { drawer, key, expect: Expect::Absent, body: Some(body) });
+            }
+            gone.push(document.key);
+        }
+        (gone, rests)
     }
 }
 
@@ -51,18 +76,26 @@ pub struct OutboxPublisher {
     /// The lease as this publisher last wrote it, and its revision.
     held: Option<(SinkLease, i64)>,
     lease: Duration,
+    together: usize,
 }
 
 impl OutboxPublisher {
     pub(super) fn new(parts: Arc<EngineParts>, sink: &str) -> Self {
         let holder = crate::ids::worker_id().to_string();
-        Self { parts, sink: sink.into(), holder, held: None, lease: LEASE }
+        Self { parts, sink: sink.into(), holder, held: None, lease: LEASE, together: PAGE_MESSAGES }
     }
 
     /// How long it may be silent before another process takes over: 15 seconds unless told.
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// Ends a page with the document that brings it to so many messages: 1,000 unless told.
+    #[must_use]
+    pub const fn together(mut self, messages: usize) -> Self {
+        self.together = messages;
         self
     }
 
@@ -121,9 +154,9 @@ impl OutboxPublisher {
     }
 
     fn page(&self, found: Documents) -> OutboxPage {
-        let (mut keys, mut messages, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, found.more);
+        let (mut documents, mut messages, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, found.more);
         for document in found.items {
-            if messages.len() >= PAGE_MESSAGES || bytes >= PAGE_BYTES {
+            if messages.len() >= self.together || bytes >= PAGE_BYTES {
                 more = true;
                 break;
             }
@@ -136,9 +169,9 @@ impl OutboxPublisher {
                     continue;
                 }
             }
-            keys.push(document.key);
+            documents.push(document);
         }
-        OutboxPage { keys, messages, more }
+        OutboxPage { documents, messages, more }
     }
 
     /// Removes what was published, and renews the lease; false when another process has it by now: then it publishes
@@ -148,9 +181,26 @@ impl OutboxPublisher {
     /// When the store is away.
     pub async fn published(&mut self, page: OutboxPage) -> Result<bool, StoreError> {
         let count = u64::try_from(page.messages.len()).unwrap_or(u64::MAX);
-        self.change(page.keys, |lease| {
+        self.change(page.keys(), Vec::new(), |lease| {
             lease.published = lease.published.saturating_add(count);
             lease.last_error = None;
+        })
+        .await
+    }
+
+    /// Removes those of a page's messages that were published, and renews the lease: what is left of a document keeps
+    /// its place. False when another process has the lease by now: then it publishes the same again.
+    pub(crate) async fn published_some(
+        &mut self,
+        page: OutboxPage,
+        done: &BTreeSet<String>,
+        change: impl FnOnce(&mut SinkLease),
+    ) -> Result<bool, StoreError> {
+        let (gone, rests) = page.without(done);
+        let count = u64::try_from(done.len()).unwrap_or(u64::MAX);
+        self.change(gone, rests, |lease| {
+            lease.published = lease.published.saturating_add(count);
+            change(lease);
         })
         .await
     }
@@ -161,7 +211,7 @@ impl OutboxPublisher {
     /// When the store is away.
     pub async fn failed(&mut self, problem: &str) -> Result<bool, StoreError> {
         let problem: String = problem.chars().take(ERROR_CHARS).collect();
-        self.change(Vec::new(), |lease| lease.last_error = Some(problem)).await
+        self.change(Vec::new(), Vec::new(), |lease| lease.last_error = Some(problem)).await
     }
 
     /// Lets another process publish, at once.
@@ -170,7 +220,7 @@ impl OutboxPublisher {
     /// When the store is away; then the lease runs out.
     pub async fn release(&mut self) -> Result<(), StoreError> {
         if self.held.is_some() {
-            self.change(Vec::new(), |lease| lease.until = backstop_core::Timestamp::MIN).await?;
+            self.change(Vec::new(), Vec::new(), |lease| lease.until = backstop_core::Timestamp::MIN).await?;
             self.held = None;
         }
         Ok(())
@@ -179,6 +229,7 @@ impl OutboxPublisher {
     async fn change(
         &mut self,
         keys: Vec<String>,
+        rests: Vec<Edit>,
         change: impl FnOnce(&mut SinkLease),
     ) -> Result<bool, StoreError> {
         let Some((mut lease, revision)) = self.held.take() else { return Ok(false) };
@@ -187,7 +238,8 @@ impl OutboxPublisher {
         change(&mut lease);
         let expect = Expect::Revision(revision);
         let renewed = edit(Part::Lease, &self.sink, expect, Some(&lease));
-        let done = remove_with(store, Drawer::Outbox, keys, vec![renewed]).await?;
+        let also = std::iter::once(renewed).chain(rests).collect();
+        let done = remove_with(store, Drawer::Outbox, keys, also).await?;
         self.held = done.then_some((lease, revision + 1));
         Ok(done)
     }
@@ -204,6 +256,7 @@ impl OutboxPublisher {
                     *item = sealing::opened_reject(config, message.job, &message.kind, item);
                 }
             }
+            MessageBody::HandOff(body) => sealing::open_handed_off(config, message.job, &message.kind, body),
             _ => {}
         }
         message

@@ -11,6 +11,8 @@ use backstop_store::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::handoffs::stored::{HandOffNote, HandOffTally, HandOffTarget};
+
 /// Documents that are removed together.
 pub(super) const TOGETHER: usize = 200;
 
@@ -40,10 +42,12 @@ pub(crate) enum Part {
     Pause,
     /// Who publishes for it.
     Lease,
+    /// Why a hand-off stands still, and that a person wants it to go on (B7).
+    HandOff,
 }
 
 impl Part {
-    const ALL: [Self; 4] = [Self::Sink, Self::State, Self::Pause, Self::Lease];
+    const ALL: [Self; 5] = [Self::Sink, Self::State, Self::Pause, Self::Lease, Self::HandOff];
 
     const fn name(self) -> &'static str {
         match self {
@@ -51,6 +55,7 @@ impl Part {
             Self::State => "state",
             Self::Pause => "pause",
             Self::Lease => "lease",
+            Self::HandOff => "handoff",
         }
     }
 
@@ -70,6 +75,9 @@ pub(crate) struct StoredSink {
     #[serde(flatten)]
     pub(crate) sink: Sink,
     pub(crate) limits: SinkLimits,
+    /// Where it publishes to, when it is the sink of a hand-off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<HandOffTarget>,
 }
 
 /// How a sink stands, as whoever leads the counts last measured it.
@@ -101,6 +109,9 @@ pub(crate) struct SinkLease {
     /// Why the last try failed, if it did.
     #[serde(default)]
     pub(crate) last_error: Option<String>,
+    /// What a hand-off has counted: written with the removal of what it counts, so that nothing is counted twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tally: Option<Box<HandOffTally>>,
 }
 
 impl Default for SinkLease {
@@ -111,6 +122,7 @@ impl Default for SinkLease {
             until: Timestamp::MIN,
             published: 0,
             last_error: None,
+            tally: None,
         }
     }
 }
@@ -125,7 +137,7 @@ pub(crate) struct SinkDocuments {
 }
 
 impl SinkDocuments {
-    /// Reads them: four small documents for each sink at most, in one page.
+    /// Reads them: five small documents for each sink at most, in one page.
     pub(crate) async fn read(store: &dyn WorkStore) -> Result<Self, StoreError> {
         let range = DocumentRange::first(Drawer::Sinks, Part::ALL.len() * MOST_SINKS);
         let found = store.documents(range).await?;
@@ -167,6 +179,10 @@ impl SinkDocuments {
 
     pub(crate) fn lease(&self, sink: &str) -> SinkLease {
         self.part(Part::Lease, sink)
+    }
+
+    pub(crate) fn control(&self, sink: &str) -> HandOffNote {
+        self.part(Part::HandOff, sink)
     }
 
     /// What a change of this document rests on.

@@ -2,6 +2,7 @@
 
 use backstop_core::failure::Cause;
 use backstop_core::failure::fingerprint::fingerprint;
+use backstop_core::handoff::{HandOffScope, KeyField};
 use backstop_core::job::{OnConflict, Operation};
 use backstop_core::outbox::{
     MessageBody, OutboxBatch, OutboxKey, OutboxMessage, ResultStatus, Sink, SinkTopic,
@@ -91,6 +92,45 @@ pub async fn a_dead_letter_is_sent_as_its_envelope(w: Fixture) {
     let taken = w.running(job(2)).await;
     w.finish(&taken, success(&taken)).await;
     assert_eq!(messages(&w, "dead").await.len(), 1, "a success is no dead letter");
+}
+
+/// B7, E13: a job that has succeeded is handed off with what its key may be made of, in the transaction of its end; one
+/// that fails, is of another tenant or of another kind is not.
+pub async fn a_success_is_handed_off_with_its_transition(w: Fixture) {
+    let take = |tenant: &str, field: &str| HandOffScope {
+        tenant: tenant.to_owned(),
+        key: vec![KeyField::parse(field).expect("a field")],
+    };
+    let ours = Sink::of_hand_off("ours", take("default", "order"));
+    let theirs = Sink::of_hand_off("theirs", take("acme", "order"));
+    let others = Sink::of_hand_off("others", take("default", "order")).kind("other");
+    w.told.take_messages([ours, theirs, others]);
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let taken = w
+        .running(job(1).with(|new| {
+            new.spec.payload = "{\"order\":9}".into();
+            new.spec.provenance_mut().trace = Some(trace.into());
+        }))
+        .await;
+    let mut ending = success(&taken);
+    ending.result = Some("{\"paid\":7}".into());
+    w.finish(&taken, ending).await;
+    let taken = w.running(job(2)).await;
+    w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
+    let sent = messages(&w, "handoff:ours").await;
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].id, format!("{}:0:1:hand_off", id(1)));
+    let MessageBody::HandOff(body) = &sent[0].body else { panic!("{sent:?}") };
+    assert_eq!(
+        (&body.result, &body.payload),
+        (&Some(serde_json::json!({"paid": 7})), &Some(serde_json::json!({"order": 9})),)
+    );
+    assert_eq!(body.incoming, format!("job:{}", id(1)));
+    assert_eq!(body.trace_parent.as_deref(), Some(trace));
+    assert_eq!(backlog(&w, "handoff:ours").await.messages, 1);
+    for sink in ["handoff:theirs", "handoff:others"] {
+        assert_eq!(messages(&w, sink).await, [], "{sink}");
+    }
 }
 
 /// B2: nothing is written for what nobody subscribed to.

@@ -125,6 +125,8 @@ impl ModelCommit {
             Some(ending) => OutboxMessage::result(sinks, ending, &row.record, now),
             None => OutboxMessage::result_without_run(sinks, &row.job.spec.header(), &row.record, now),
         });
+        let handed = ending.and_then(|one| OutboxMessage::hand_off(sinks, &row.job, one, &row.record, now));
+        self.messages.extend(handed);
         let failure = ending.and_then(|ending| ending.failure.as_ref());
         let code_version = ending.and_then(|ending| ending.code_version.as_deref());
         let letter = OutboxMessage::dead_letter(sinks, &row.job, &row.record, failure, code_version, now);

@@ -83,7 +83,9 @@ impl WorkingSet {
             self.runs.push((lease.job, run));
             IncidentCount::add(&mut self.incidents, lease.job, &job.spec.incident_kind(), ending);
             self.raise_alert(&job, &record, ending.failure.as_ref(), ending.code_version.as_deref());
-            self.messages.extend(OutboxMessage::result(&self.wants.sinks, ending, &record, self.now));
+            let sinks = &self.wants.sinks;
+            self.messages.extend(OutboxMessage::result(sinks, ending, &record, self.now));
+            self.messages.extend(OutboxMessage::hand_off(sinks, &job, ending, &record, self.now));
             self.send_dead_letter(&job, &record, Some(ending));
         }
         self.save(lease.job, record);
