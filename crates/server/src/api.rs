@@ -1,8 +1,10 @@
 //! What every handler has at hand.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop::standard_webhooks::Secret;
 use backstop::{Backstop, Health};
 use backstop_core::scale::ScaleSettings;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +34,9 @@ pub struct ServerSettings {
     pub lease: Option<Duration>,
     /// What one worker process takes, to say how many are wanted.
     pub scale: ScaleSettings,
+    /// Secrets by publication: what is handed off under one of these names is taken only when one of them signed it
+    /// (B7). Others are taken for whoever has a token.
+    pub publications: BTreeMap<String, Vec<Secret>>,
 }
 
 /// The engine behind the API and how it is served. Clones are cheap and share everything.

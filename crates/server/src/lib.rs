@@ -20,6 +20,7 @@ mod door;
 pub mod drawing;
 mod error;
 mod figures;
+mod handed_in;
 mod headers;
 mod lease;
 mod limits;

@@ -27,6 +27,7 @@ const TAGS: [(&str, &str); 31] = [
     ("dead-letters", "Jobs that failed for good, as other systems read them."),
     ("doctor", "What is wrong with the store, if anything is."),
     ("events", "What happens, as it happens."),
+    ("handoffs", "Finished jobs that another Backstop goes on with."),
     ("health", "Whether the process is alive and can work, and what time it is."),
     ("incidents", "Failures that belong together, and what people say of them."),
     ("jobs", "Submit, list, explain, pause and cancel jobs."),

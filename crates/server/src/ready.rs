@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop::bridges::BridgeView;
+use backstop::handoffs::{HandOffState, HandOffView};
 use backstop::{Backstop, DependencyHealth, DutyHealth, Health};
 use backstop_store::{DocumentRange, Drawer, Store};
 use tokio::time::Instant;
@@ -36,6 +37,8 @@ pub(crate) struct ReadyChecks {
     duties: tokio::sync::Mutex<Option<(Instant, Vec<DutyHealth>)>>,
     /// One request at a time asks how bridges are.
     bridges: tokio::sync::Mutex<Option<(Instant, Vec<BridgeView>)>>,
+    /// One request at a time asks how hand-offs stand.
+    handoffs: tokio::sync::Mutex<Option<(Instant, Vec<ReadyCheck>)>>,
     /// One request at a time asks the store; the others wait for its answer.
     store: tokio::sync::Mutex<Option<Answered>>,
 }
@@ -56,8 +59,8 @@ impl fmt::Debug for ReadyChecks {
 
 impl Default for ReadyChecks {
     fn default() -> Self {
-        let (workers, duties, bridges, store) = Default::default();
-        Self { since: Instant::now(), workers, duties, bridges, store }
+        let (workers, duties, bridges, handoffs, store) = Default::default();
+        Self { since: Instant::now(), workers, duties, bridges, handoffs, store }
     }
 }
 
@@ -86,6 +89,7 @@ impl ReadyChecks {
         if store.ok {
             of_store = self.duties(engine).await;
             of_store.extend(self.bridges(engine).await);
+            of_store.extend(self.handoffs(engine).await);
         }
         let mut checks = vec![store];
         checks.extend(of_store);
@@ -147,6 +151,17 @@ impl ReadyChecks {
         bridges.iter().map(check).collect()
     }
 
+    /// How each hand-off stands, for whoever looks. None of them makes this process unready: its own jobs run (B7).
+    async fn handoffs(&self, engine: &Backstop) -> Vec<ReadyCheck> {
+        let mut last = self.handoffs.lock().await;
+        if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= DUTIES_FRESH)
+            && let Ok(Ok(views)) = tokio::time::timeout(PATIENCE, engine.handoffs().list()).await
+        {
+            *last = Some((Instant::now(), views.iter().map(of_handoff).collect()));
+        }
+        last.as_ref().map(|(_, checks)| checks.clone()).unwrap_or_default()
+    }
+
     async fn store(&self, store: &dyn Store) -> ReadyCheck {
         let mut last = self.store.lock().await;
         let answered = match *last {
@@ -164,6 +179,23 @@ impl ReadyChecks {
             required: true,
             problem: answered.problem.map(str::to_owned),
         }
+    }
+}
+
+/// A hand-off: well while it publishes, or while nothing waits for it.
+fn of_handoff(view: &HandOffView) -> ReadyCheck {
+    let idle = view.backlog.messages == 0 && view.state != HandOffState::Stopped;
+    let ok = idle || view.state == HandOffState::Publishing;
+    ReadyCheck {
+        name: format!("handoff/{}", view.hand_off.name),
+        ok,
+        age_ms: millis(view.lag()),
+        deadline_ms: None,
+        took_ms: None,
+        restarts: None,
+        since_ms: None,
+        required: false,
+        problem: (!ok).then(|| view.state.as_str().to_owned()),
     }
 }
 

@@ -6,6 +6,7 @@ use backstop::Loops;
 use backstop_kinds::HttpSettings;
 
 use crate::figures::RequestFigures;
+use crate::handed_in::HandedIn;
 use crate::ready::ReadyChecks;
 use crate::stream::EventHub;
 use crate::web::{CountHistory, EndedSessions};
@@ -47,6 +48,8 @@ pub(crate) struct Reporting {
     pub(crate) loops: Arc<Loops>,
     /// What is counted of requests.
     pub(crate) requests: RequestFigures,
+    /// Jobs that other Backstops have handed off to this one.
+    pub(crate) handed_in: HandedIn,
     /// Messages on their way to webhooks.
     pub(crate) webhooks: WebhookBacklog,
     /// How the kept counts were in the last hour, for the page's charts.
@@ -64,6 +67,7 @@ impl Reporting {
             checks,
             loops: loops.clone(),
             requests: RequestFigures::default(),
+            handed_in: HandedIn::default(),
             webhooks: WebhookBacklog::default(),
             history: Arc::default(),
             ended_sessions: EndedSessions::default(),

@@ -63,6 +63,7 @@ fn all() -> Routes {
     let routes = resources::archive::routes(routes);
     let routes = resources::bridges::routes(routes);
     let routes = resources::circuits::routes(routes);
+    let routes = resources::handoffs::routes(routes);
     let routes = resources::limits::routes(routes);
     let routes = resources::ordering_keys::routes(routes);
     let routes = resources::schedules::routes(routes);

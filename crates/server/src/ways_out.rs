@@ -119,7 +119,7 @@ pub const WAYS_OUT: [WayOut; 36] = [
 
 /// Every other route: method and path. Their answers hold no data of jobs. Invalid messages of bridges never became
 /// jobs; their bodies need the scope `logs` all the same.
-pub const WITHOUT_DATA: [(&str, &str); 92] = [
+pub const WITHOUT_DATA: [(&str, &str); 95] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/batches"),
@@ -132,6 +132,8 @@ pub const WITHOUT_DATA: [(&str, &str); 92] = [
     ("GET", "/api/v1/circuits/{key}"),
     ("GET", "/api/v1/clock"),
     ("GET", "/api/v1/doctor"),
+    ("GET", "/api/v1/handoffs"),
+    ("GET", "/api/v1/handoffs/{name}"),
     ("GET", "/api/v1/limits"),
     ("GET", "/api/v1/openapi.json"),
     ("GET", "/api/v1/ordering-keys"),
@@ -163,6 +165,7 @@ pub const WITHOUT_DATA: [(&str, &str); 92] = [
     ("POST", "/api/v1/circuits/{key}/close"),
     ("POST", "/api/v1/circuits/{key}/open"),
     ("POST", "/api/v1/dead-letters/purge"),
+    ("POST", "/api/v1/handoffs/{name}/retry"),
     ("POST", "/api/v1/jobs"),
     ("POST", "/api/v1/jobs/batch"),
     ("POST", "/api/v1/jobs/{id}/cancel"),

@@ -44,6 +44,7 @@ async fn gather(api: &Api) -> Vec<Family> {
     families.extend(loops(api));
     families.extend(of_requests(api));
     families.extend(api.reporting().webhooks.families());
+    families.extend(api.reporting().handed_in.families());
     families
 }
 

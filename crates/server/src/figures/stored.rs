@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use backstop::circuits::{CircuitState, CircuitView};
 use backstop::figures::{Family, Sample, Sort, float};
+use backstop::handoffs::{HandOffState, HandOffView};
 use backstop::limits::RunLimitView;
 use backstop::{Backstop, DutyHealth, Timestamp};
 use backstop_core::incident::IncidentState;
@@ -53,6 +54,7 @@ async fn read(engine: &Backstop, scale: &ScaleSettings) -> Result<Vec<Family>, E
     families.push(schedules(engine.schedules().count().await?));
     families.push(rejects(engine.rejects().count().await?));
     families.extend(super::bridges::families(&engine.bridges().survey().await?));
+    families.extend(handoffs(&engine.handoffs().list().await?));
     Ok(families)
 }
 
@@ -94,6 +96,61 @@ fn schedules(count: usize) -> Family {
 fn rejects(count: u64) -> Family {
     let samples = vec![Sample::number(vec![], float(count))];
     gauge("backstop_rejects_stored", "Items whose rejects the store keeps.", samples)
+}
+
+/// What waits to be handed off, and what became of the rest (B7): apart from dead letters and rejects.
+fn handoffs(views: &[HandOffView]) -> Vec<Family> {
+    let of = |value: fn(&HandOffView) -> f64| -> Vec<Sample> {
+        let name = |view: &HandOffView| Arc::from(view.hand_off.name.as_str());
+        views.iter().map(|view| Sample::number(vec![("handoff", name(view))], value(view))).collect()
+    };
+    let counter = |name, help, value| Family::new(name, help, Sort::Counter, of(value));
+    vec![
+        gauge(
+            "backstop_handoff_backlog",
+            "Finished jobs that wait to be handed off.",
+            of(|view| float(view.backlog.messages)),
+        ),
+        gauge(
+            "backstop_handoff_lag_seconds",
+            "How long the oldest of them has waited.",
+            of(|view| view.lag().as_secs_f64()),
+        ),
+        gauge(
+            "backstop_handoff_stopped",
+            "1 while a hand-off stands still because its receiver refused for good.",
+            of(|view| f64::from(view.state == HandOffState::Stopped)),
+        ),
+        gauge(
+            "backstop_handoff_latency_seconds",
+            "How long the oldest job of the last request took from its end to its admission.",
+            of(|view| float(view.tally.last_latency_ms.unwrap_or_default()) / 1_000.0),
+        ),
+        counter(
+            "backstop_handoff_latency_seconds_total",
+            "The same of every job, added up: by `admitted` and `duplicates` it is the mean.",
+            |view| float(view.tally.latency_ms) / 1_000.0,
+        ),
+        counter("backstop_handoff_admitted_total", "Jobs that receivers have made.", |view| {
+            float(view.tally.admitted)
+        }),
+        counter(
+            "backstop_handoff_duplicates_total",
+            "Jobs whose keys receivers had seen before: suppressed, and no errors.",
+            |view| float(view.tally.duplicates),
+        ),
+        counter(
+            "backstop_handoff_pressure_total",
+            "Requests that a receiver refused because it takes nothing now.",
+            |view| float(view.tally.pressure),
+        ),
+        counter("backstop_handoff_refused_total", "Requests that a receiver refused for good.", |view| {
+            float(view.tally.refused)
+        }),
+        counter("backstop_handoff_unreachable_total", "Requests that were not answered.", |view| {
+            float(view.tally.unreachable)
+        }),
+    ]
 }
 
 pub(super) fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {

@@ -9,6 +9,7 @@ pub(crate) mod clock;
 pub(crate) mod dead;
 pub(crate) mod doctor;
 pub(crate) mod events;
+pub(crate) mod handoffs;
 pub(crate) mod health;
 mod ids;
 pub(crate) mod incidents;

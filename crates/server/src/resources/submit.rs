@@ -25,6 +25,7 @@ use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::{RawBody, read, read_part};
 use crate::error::ApiError;
+use crate::handed_in::RequestSignature;
 use crate::limits::room::{self, TenantName};
 use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
@@ -62,19 +63,23 @@ async fn submit(
     caller: Caller,
     IdempotencyKey(key): IdempotencyKey,
     trace: TraceParent,
+    vouched: RequestSignature,
     RawBody(bytes): RawBody,
 ) -> Result<(StatusCode, Json<SubmittedJob>), ApiError> {
     let mut job: SubmitJob<'_> = read(&bytes)?;
     job.idempotency_key = job.idempotency_key.or(key);
+    trace.belongs(&mut job);
+    let publication = vouched.check(&api, job.idempotency_key.as_deref(), &bytes)?;
     keys_are_own(&api, &caller, &mut job).await?;
     has_room(&api, &caller, &job).await?;
-    let stored = match traced(prepare(&api, &caller, job)?, &trace).submit().await {
+    let stored = match prepare(&api, &caller, job)?.submit().await {
         Ok(JobHandle { id, state, deduplicated, .. }) => {
             own(&api, &caller, &Submitted { id, state, deduplicated }).await?
         }
         Err(backstop::SubmitError::Refused(refusal)) => return Err(refused(&api, &caller, refusal).await),
         Err(error) => return Err(error.into()),
     };
+    api.reporting().handed_in.count(publication.as_deref(), stored.deduplicated);
     let status = if stored.deduplicated { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(stored)))
 }
@@ -99,6 +104,7 @@ async fn submit_batch(
     State(api): State<Api>,
     caller: Caller,
     trace: TraceParent,
+    vouched: RequestSignature,
     RawBody(bytes): RawBody,
 ) -> Result<(StatusCode, Json<Items<SubmitAnswer>>), ApiError> {
     let batch: Unread<'_> = read(&bytes)?;
@@ -108,24 +114,31 @@ async fn submit_batch(
             .hint("send several batches")
             .details(json!({ "field": "jobs" })));
     }
-    let mut prepared = Vec::with_capacity(batch.jobs.len());
+    let (mut prepared, mut publications) = (Vec::with_capacity(batch.jobs.len()), Vec::new());
     for (index, text) in batch.jobs.into_iter().enumerate() {
         let job = match read_part::<SubmitJob<'_>>("the job", text.get().as_bytes()) {
             Ok(mut job) => {
-                let mut checked = keys_are_own(&api, &caller, &mut job).await;
-                if checked.is_ok() {
-                    checked = has_room(&api, &caller, &job).await;
-                }
-                checked.and_then(|()| prepare(&api, &caller, job)).map(|job| traced(job, &trace))
+                trace.belongs(&mut job);
+                publications.push(vouched.check(&api, job.idempotency_key.as_deref(), &bytes)?);
+                ready(&api, &caller, job).await
             }
-            Err(error) => Err(within("jobs", index, error)),
+            Err(error) => {
+                publications.push(None);
+                Err(within("jobs", index, error))
+            }
         };
         match job {
-            Err(error) if !batch.partial => return Err(at(index, error)),
+            // That the store is unavailable is nothing that is said of one job.
+            Err(error) if !batch.partial || error.status().is_server_error() => return Err(at(index, error)),
             job => prepared.push(job),
         }
     }
     let answers = store_all(&api, &caller, prepared, batch.partial).await?;
+    for (publication, answer) in publications.iter().zip(&answers) {
+        if let SubmitAnswer::Stored(stored) = answer {
+            api.reporting().handed_in.count(publication.as_deref(), stored.deduplicated);
+        }
+    }
     let is_new = |answer: &SubmitAnswer| matches!(answer, SubmitAnswer::Stored(it) if !it.deduplicated);
     let status = if answers.iter().any(|answer| matches!(answer, SubmitAnswer::Refused { .. })) {
         StatusCode::MULTI_STATUS
@@ -135,6 +148,13 @@ async fn submit_batch(
         StatusCode::OK
     };
     Ok((status, Json(Items::all(answers))))
+}
+
+/// A job of a batch, with every check that needs the store.
+async fn ready(api: &Api, caller: &Caller, mut job: SubmitJob<'_>) -> Result<Enqueue, ApiError> {
+    keys_are_own(api, caller, &mut job).await?;
+    has_room(api, caller, &job).await?;
+    prepare(api, caller, job)
 }
 
 /// Stores what could be prepared, and answers for each in order.
@@ -377,6 +397,7 @@ pub(super) fn prepare(api: &Api, caller: &Caller, job: SubmitJob<'_>) -> Result<
         max_deferral_ms: max_deferral (Duration::from_millis);
         dependency: dependency (|key| names::stored_key(caller, key));
         correlation_id: correlation_id (|key| names::stored_key(caller, key));
+        trace_parent: trace_parent;
         on_conflict: on_conflict;
         replaces: replaces;
         params: params;
@@ -432,16 +453,16 @@ pub(super) fn callback(caller: &Caller, job: &CallbackJob<'_>) -> Result<Callbac
     })
 }
 
-/// A job that belongs to the trace of the request that brought it.
-pub(super) fn traced(job: Enqueue, TraceParent(trace): &TraceParent) -> Enqueue {
-    match trace {
-        Some(trace) => job.trace_parent(trace.clone()),
-        None => job,
-    }
-}
-
 /// The header `traceparent` of W3C Trace Context. One that is none is left out, as that standard asks.
 pub(super) struct TraceParent(Option<Arc<str>>);
+
+impl TraceParent {
+    /// A job that names no trace belongs to that of the request that brought it.
+    pub(super) fn belongs(&self, job: &mut SubmitJob<'_>) {
+        let own = job.trace_parent.take();
+        job.trace_parent = own.or_else(|| self.0.as_deref().map(str::to_owned));
+    }
+}
 
 impl<S: Sync> FromRequestParts<S> for TraceParent {
     type Rejection = std::convert::Infallible;

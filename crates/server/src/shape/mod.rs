@@ -10,6 +10,7 @@ mod dead;
 mod doctor;
 mod event;
 mod filter;
+mod handoff;
 mod health;
 mod incident;
 mod job;
@@ -48,6 +49,7 @@ pub use dead::{
 };
 pub use doctor::{DoctorFinding, DoctorLevel};
 pub use event::EventQuery;
+pub use handoff::{HandOffJson, HandOffStopJson};
 pub use health::{Readiness, ReadyCheck};
 pub use incident::{IncidentFix, IncidentNote, IncidentSample, IncidentShown};
 pub use job::{ExplainedJob, GivenReason, JobQuery, LoggedRun, RevealQuery, RunsQuery};

@@ -103,6 +103,11 @@ pub struct SubmitJob<'a> {
     /// Ties it to a request or a trace outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// The trace it belongs to, as the `traceparent` of W3C Trace Context. The header `traceparent` counts when this is
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 55, example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+    pub trace_parent: Option<String>,
     /// The job to store when this one has succeeded, in the same transaction (F14).
     #[serde(borrow, default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
     pub on_success: Option<CallbackJob<'a>>,

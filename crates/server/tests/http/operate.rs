@@ -2,6 +2,7 @@
 
 mod bridges;
 mod circuits;
+mod handoffs;
 mod incidents;
 mod limits;
 mod redrives;

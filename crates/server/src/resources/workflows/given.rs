@@ -50,9 +50,10 @@ pub(super) async fn prepared(
     text: &str,
 ) -> Result<Enqueue, ApiError> {
     let mut job: SubmitJob<'_> = read_part("the job", text.as_bytes())?;
+    trace.belongs(&mut job);
     submit::keys_are_own(api, caller, &mut job).await?;
     submit::has_room(api, caller, &job).await?;
-    Ok(submit::traced(submit::prepare(api, caller, job)?, trace))
+    submit::prepare(api, caller, job)
 }
 
 /// The fields of a step, each as it was sent.

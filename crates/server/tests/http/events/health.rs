@@ -133,15 +133,15 @@ async fn a_silent_loop_turns_readiness_red_and_a_worker_that_stopped_does_not() 
 async fn a_store_that_is_away_turns_readiness_red_and_life_goes_on() {
     // H2
     let test = TestEngine::new();
-    let store = Arc::new(CrashAt::new(test.store(), 5));
+    let store = Arc::new(CrashAt::new(test.store(), 6));
     let harness = Harness::of(Backstop::on(store.clone(), Config::default()), ServerSettings::default());
     for _ in 0..100 {
         assert_eq!(harness.get("/health/ready").await.status, 200);
     }
     assert_eq!(
         store.calls(),
-        3,
-        "asking often costs no more than asking once: the store, who leads what, and the bridges"
+        4,
+        "asking often costs no more than asking once: the store, who leads what, the bridges and the hand-offs"
     );
     tokio::time::advance(std::time::Duration::from_secs(1)).await;
     assert_eq!(harness.get("/health/ready").await.status, 200);
