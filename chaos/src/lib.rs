@@ -11,6 +11,7 @@
 //! - [`fleet`]: processes of which some are broken. [`suspects`]: jobs that die together, of which one is to blame.
 //! - [`steps`]: jobs with durable steps. [`errand`]: jobs with steps, signals and rejects. [`partner`]: jobs that call
 //!   somebody who may be down.
+//! - [`handoff`]: one engine that hands its finished jobs on to another.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
@@ -21,6 +22,7 @@ pub mod crash;
 pub mod errand;
 pub mod fleet;
 pub mod group;
+pub mod handoff;
 pub mod hostile;
 pub mod http;
 pub mod journal;

@@ -15,7 +15,7 @@ use backstop_chaos::journal::Journal;
 use backstop_chaos::partner::{self, CallingJob};
 use backstop_chaos::steps::SteppingJob;
 use backstop_chaos::work::CampaignJob;
-use backstop_chaos::{crash, fleet, journal_layer, processes, remote, suspects};
+use backstop_chaos::{crash, fleet, handoff, journal_layer, processes, remote, suspects};
 use backstop_server::{Api, ServerSettings, bind};
 
 #[path = "node/disk_full.rs"]
@@ -47,6 +47,8 @@ async fn main() -> JobResult {
         }
         "remote" => remote::work(&folder, lease),
         "fleet" => fleet::work(&url, lease).await?,
+        "handoff-send" => handoff::send(&url, lease).await?,
+        "handoff-receive" => handoff::receive(&url, lease).await?,
         "suspects" => suspects::work(&url, lease).await?,
         "remote-suspects" => suspects::work_remotely(&folder, lease),
         "crash-open" => drop(crash::job::open(&url, &folder).await?),

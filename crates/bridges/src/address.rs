@@ -128,7 +128,7 @@ impl fmt::Debug for BrokerAddress {
     }
 }
 
-fn is_loopback(host: &Host) -> bool {
+pub(crate) fn is_loopback(host: &Host) -> bool {
     match host {
         Host::Ipv4(address) => address.is_loopback(),
         Host::Ipv6(address) => address.is_loopback(),

@@ -14,6 +14,7 @@
 //! - [`BridgeSink`]: the loop that publishes what the outbox of the store holds for a bridge (B2).
 //! - [`BridgeRunner`]: all bridges of a program, told of in the store and obedient to what people ask there.
 //! - [`InvalidMessages`]: what could not become a job.
+//! - [`handoff`]: the loop that publishes finished jobs to another Backstop (B7).
 //!
 //! Must not know a store or a database: it uses what every program has that submits jobs.
 
@@ -21,11 +22,15 @@ mod address;
 mod broker;
 pub mod brokers;
 mod decide;
+#[cfg(feature = "handoff")]
+pub mod handoff;
 #[cfg(feature = "http")]
 mod http_get;
 #[cfg(doctest)]
 mod learn;
 mod message;
+#[cfg(feature = "http")]
+mod net;
 mod profile;
 mod route;
 mod runner;

@@ -439,6 +439,10 @@ impl SinkSettings {
             let problem = "is empty: name at least one of results, dead_letters, rejects, events";
             return Err(value(name, "sink.of", problem));
         }
+        if self.of.contains(&SinkTopic::HandOffs) {
+            let problem = "has hand_offs: what is handed off has a table [handoff.NAME]";
+            return Err(value(name, "sink.of", problem));
+        }
         if self.most_rows == Some(0) || self.most_bytes == Some(0) {
             let problem = "is 0: nothing would ever be kept for the sink";
             let key = if self.most_rows == Some(0) { "sink.most_rows" } else { "sink.most_bytes" };

@@ -9,15 +9,12 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::sign::{AccessKeys, UnsignedRequest, authorization};
 use crate::broker::{BrokerError, PATIENCE, read_authority};
-use crate::http_get::{ByteStream, trusted};
+use crate::net::{ByteStream, NoConnection, connect};
 
 /// Bytes of an answer at most: ten messages of the largest size, and room for what is written around them.
 const MOST_ANSWER: usize = 32 * 1024 * 1024;
@@ -124,17 +121,12 @@ impl SqsConnection {
 }
 
 async fn stream(place: &SqsPlace) -> Result<Box<dyn ByteStream>, BrokerError> {
-    let connected = TcpStream::connect((place.host.as_str(), place.port)).await;
-    let stream = connected.map_err(|error| place.unavailable(error))?;
-    stream.set_nodelay(true).map_err(|error| place.unavailable(error))?;
-    if !place.encrypted {
-        return Ok(Box::new(stream));
-    }
-    let name = ServerName::try_from(place.host.clone()).map_err(|error| place.refused(error))?;
     let authority = read_authority(&place.address, place.authority.as_deref())?;
-    let trust = trusted(authority.as_deref()).map_err(|problem| place.refused(problem))?;
-    let encrypted = TlsConnector::from(trust).connect(name, stream).await;
-    Ok(Box::new(encrypted.map_err(|error| place.unavailable(error))?))
+    let connected = connect(&place.host, place.port, place.encrypted, authority.as_deref()).await;
+    connected.map_err(|problem| match problem {
+        NoConnection::Unavailable(problem) => place.unavailable(problem),
+        NoConnection::Refused(problem) => place.refused(problem),
+    })
 }
 
 fn signed(place: &SqsPlace, action: &str, input: &Value) -> Result<Request<Full<Bytes>>, BrokerError> {
