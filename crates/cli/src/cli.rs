@@ -7,8 +7,8 @@ use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
     alert, archive, audit, batch, bench, bridge, circuit, completions, config, dead, enqueue, events,
-    incident, job, key, limit, migrate, queue, redrive, reject, rule, schedule, signal, token, up, work,
-    worker, workflow,
+    handoff, incident, job, key, limit, migrate, queue, redrive, reject, rule, schedule, signal, token, up,
+    work, worker, workflow,
 };
 use crate::config::{GivenSettings, SettingSource};
 
@@ -101,6 +101,9 @@ pub(crate) enum CliCommand {
     /// List circuits of dependencies, open and close them.
     #[command(subcommand)]
     Circuit(circuit::CircuitCommand),
+    /// List hand-offs to another Backstop, and let one go on.
+    #[command(subcommand)]
+    Handoff(handoff::HandOffCommand),
     /// Limit how many jobs run at once or start in a time.
     #[command(subcommand)]
     Limit(limit::LimitCommand),

@@ -13,7 +13,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Watch and operate",
         &[
             "job", "workflow", "batch", "schedule", "signal", "queue", "key", "limit", "circuit", "bridge",
-            "worker", "events",
+            "worker", "events", "handoff",
         ],
     ),
     ("Failures", &["dead", "incident", "reject", "alert", "redrive", "rule"]),

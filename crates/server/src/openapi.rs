@@ -20,7 +20,7 @@ use crate::shape::{ErrorBody, ErrorDetail};
 const BEARER: &str = "bearer";
 
 /// What each tag is about. A tag that is not here is refused by a test.
-const TAGS: [(&str, &str); 31] = [
+const TAGS: [(&str, &str); 32] = [
     ("alerts", "What each channel was told of each incident."),
     ("archive", "Jobs that ended long ago."),
     ("audit", "Who changed what over HTTP."),

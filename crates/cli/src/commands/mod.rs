@@ -15,6 +15,7 @@ mod doctor;
 pub(crate) mod enqueue;
 pub(crate) mod events;
 mod filter;
+pub(crate) mod handoff;
 pub(crate) mod incident;
 pub(crate) mod job;
 mod json_lines;
@@ -49,6 +50,7 @@ pub(crate) async fn run(command: CliCommand, app: &App) -> Result<Exit, Problem>
         CliCommand::Key(command) => key::run(command, app).await,
         CliCommand::Bridge(command) => bridge::run(command, app).await,
         CliCommand::Circuit(command) => circuit::run(command, app).await,
+        CliCommand::Handoff(command) => handoff::run(command, app).await,
         CliCommand::Limit(command) => limit::run(command, app).await,
         CliCommand::Workflow(command) => workflow::run(command, app).await,
         CliCommand::Batch(command) => batch::run(command, app).await,

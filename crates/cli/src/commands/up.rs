@@ -3,6 +3,7 @@
 
 mod api;
 mod bridges;
+mod handoffs;
 mod publishers;
 
 use std::net::SocketAddr;
@@ -25,6 +26,7 @@ use crate::output::figures::counted;
 use crate::output::span::length;
 use crate::problem::{Exit, Problem};
 use api::ListeningApi;
+use handoffs::RunningHandOffs;
 
 /// Runs at once on the demo's queue: fewer than its jobs, so that some wait.
 const DEMO_CONCURRENCY: usize = 8;
@@ -65,7 +67,9 @@ pub(crate) async fn run(args: UpOptions, app: &App) -> Result<Exit, Problem> {
     let exporter = app.settings.otlp.as_deref().map(start).transpose()?;
     // Before the first run: what it says is for the sinks too.
     let bridges = bridges::start(&engine, app);
+    let handoffs = RunningHandOffs::start(&engine, app);
     let worked = serve_and_work(&args, &engine, asked, exporter.as_ref(), app).await;
+    handoffs.stop().await;
     bridges.stop().await;
     if let Some(exporter) = exporter
         && exporter.stop().await > 0

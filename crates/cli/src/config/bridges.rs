@@ -50,7 +50,7 @@ pub(crate) fn clashes(bridges: &BridgeSections) -> Vec<String> {
     clashes.map(|problem| format!("{problem}; neither is started")).collect()
 }
 
-fn put(table: &mut Map<String, Value>, path: &[String], value: Value) {
+pub(super) fn put(table: &mut Map<String, Value>, path: &[String], value: Value) {
     match path {
         [] => {}
         [last] => {
@@ -66,7 +66,7 @@ fn put(table: &mut Map<String, Value>, path: &[String], value: Value) {
 }
 
 /// A value as the settings of bridges read it.
-fn plain(value: &PlainValue) -> Value {
+pub(super) fn plain(value: &PlainValue) -> Value {
     match value {
         PlainValue::Text(text) => Value::from(text.as_str()),
         PlainValue::Count(count) => Value::from(*count),

@@ -13,6 +13,9 @@ use super::{GivenSettings, SettingSource, Settings};
 const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const KEY: &str = "k1:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
+/// A hand-off that can be meant.
+const HANDOFF: &str = "handoff.mail.to = 'https://warehouse.example'\n";
+
 /// A bridge with all that it needs.
 const BRIDGE: &str = "bridges.mail.broker = 'redis://127.0.0.1'\nbridges.mail.source.queue = 'in'\n\
     bridges.mail.source.kind = 'send'\nbridges.mail.sink.queue = 'out'\nbridges.mail.sink.of = ['results']\n";
@@ -101,6 +104,8 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "bridges.mail.daycry.handlers" => "{ import_users = 'import' }",
         "bridges.mail.source.id" => "'body'",
         "bridges.mail.sink.of" => "['events']",
+        "handoff.mail.to" => "'https://other.example'",
+        "handoff.mail.secrets" => return format!("['{WEBHOOK_SECRET}']"),
         "sanitize.patterns" => "['ACME-[0-9]+']",
         _ => match key.shape {
             KeyShape::Value(ValueKind::Count) => "3",
@@ -138,6 +143,8 @@ fn beside(path: &str) -> String {
         path if path.starts_with("bridges.mail") => {
             profile_beside(path).unwrap_or_else(|| bridge_without(path))
         }
+        "handoff.mail.to" => String::new(),
+        path if path.starts_with("handoff.mail") => HANDOFF.to_owned(),
         "encryption.kinds" => format!("encryption.keys = ['{KEY}']\n"),
         "kinds.mail.dependency_from" => "kinds.mail.dependency = 'smtp'\n".to_owned(),
         "dependencies.mail.check" => "kinds.send.dependency = 'mail'\n".to_owned(),
@@ -213,6 +220,7 @@ fn company(path: &str) -> &'static str {
         }
         path if path.starts_with("schedules.mail") => SCHEDULE,
         path if path.starts_with("bridges.mail") => BRIDGE,
+        path if path.starts_with("handoff.mail") => HANDOFF,
         _ => "",
     }
 }

@@ -9,6 +9,7 @@
 //! - [`dependencies`]: what jobs need that may be away.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
 //! - [`bridges`]: brokers that jobs come from, and that are told what became of them.
+//! - [`handoffs`]: finished jobs that another Backstop goes on with.
 //! - [`rejects`]: where rejects of items go, and how many a run may make.
 //! - [`scale`]: how many worker processes there are to be.
 //! - [`init`]: a first file to start from. [`reference`]: every key with its default and meaning, as a page.
@@ -23,6 +24,7 @@ mod defaults;
 mod dependencies;
 pub(crate) mod env;
 mod handlers;
+pub(crate) mod handoffs;
 pub(crate) mod init;
 mod isolation;
 mod keys;

@@ -290,6 +290,18 @@ const BRIDGE: &[ConfigKey] = &[
     ),
 ];
 
+const HANDOFF: &[ConfigKey] = &[
+    secret("to", ValueKind::Text),
+    secret("token", ValueKind::Text),
+    value("kinds", ValueKind::Texts),
+    value("key", ValueKind::Texts),
+    value("tenant", ValueKind::Text),
+    value("kind", ValueKind::Text),
+    value("queue", ValueKind::Text),
+    secret("secrets", ValueKind::Texts),
+    value("plaintext", ValueKind::Flag),
+];
+
 const HANDLERS: &[ConfigKey] = &[
     key("command", KeyShape::Section(COMMAND)),
     key("http", KeyShape::Section(HTTP)),
@@ -376,6 +388,7 @@ pub(crate) const FILE: &[ConfigKey] = &[
     key("limits", KeyShape::SectionAndNamed(LIMITS, RUN_LIMIT)),
     key("schedules", KeyShape::Named(SCHEDULE)),
     key("bridges", KeyShape::Named(BRIDGE)),
+    key("handoff", KeyShape::Named(HANDOFF)),
     key("rejects", KeyShape::Section(REJECTS)),
     key(
         "signals",

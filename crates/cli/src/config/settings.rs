@@ -17,14 +17,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::bridges::BridgeSections;
+use super::handoffs::HandOffSections;
 use super::read::{ConfigFault, FileValue, PlainValue, read};
 use super::schedules::ScheduleSections;
 use super::server::{self, ServerSection};
 use super::source::SettingSource;
 use super::veil::veiled;
 use super::{
-    alerts, bridges, circuits, defaults, dependencies, env, handlers, isolation, keys, limits, rejects,
-    run_limits, scale, schedules,
+    alerts, bridges, circuits, defaults, dependencies, env, handlers, handoffs, isolation, keys, limits,
+    rejects, run_limits, scale, schedules,
 };
 use crate::problem::Problem;
 
@@ -80,6 +81,8 @@ pub(crate) struct Settings {
     pub(crate) schedules: ScheduleSections,
     /// Brokers that jobs come from, and that are told what became of them.
     pub(crate) bridges: BridgeSections,
+    /// Finished jobs that another Backstop goes on with, and whose are taken here.
+    pub(crate) handoffs: HandOffSections,
     /// What the built-in kinds may do.
     pub(crate) kinds: Kinds,
     /// Where traces go; none sends none.
@@ -121,6 +124,7 @@ impl Settings {
             engine: Config::default(),
             schedules: ScheduleSections::new(),
             bridges: BridgeSections::new(),
+            handoffs: HandOffSections::new(),
             kinds: Kinds::default(),
             otlp: None,
             server: ServerSection::default(),
@@ -157,6 +161,7 @@ impl Settings {
             Ok(server) => settings.server = server,
             Err(fault) => faults.push(fault),
         }
+        faults.extend(settings.take_handoffs(&found));
         match handlers::webhooks(&found) {
             Ok(webhooks) => settings.server.settings.reporting.webhooks = webhooks,
             Err(further) => faults.extend(further),
@@ -195,6 +200,18 @@ impl Settings {
         settings.add_defaults();
         settings.rows.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(settings)
+    }
+
+    /// Takes hand-offs over, those that publish and those that are taken here; answers what cannot be meant.
+    fn take_handoffs(&mut self, found: &[FileValue]) -> Vec<ConfigFault> {
+        match handoffs::handoffs(found) {
+            Ok(handoffs) => {
+                self.server.settings.publications = handoffs::publications(&handoffs);
+                self.handoffs = handoffs;
+                Vec::new()
+            }
+            Err(faults) => faults,
+        }
     }
 
     /// Takes one value of the file over.

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use backstop::handoffs::HandOff;
+
 use crate::both::{Served, archive};
-use crate::program::{Program, Ran, played};
+use crate::program::{Program, Ran, on_engine, played};
 
 /// Commands that work on a store itself.
 const STORE_ONLY: [&str; 3] = ["up", "migrate", "bench"];
@@ -14,7 +16,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 100] = [
+const LINES: [&str; 103] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -71,6 +73,9 @@ const LINES: [&str; 100] = [
     "bridge resume orders",
     "bridge test orders",
     "bridge invalid orders",
+    "handoff list",
+    "handoff show paid",
+    "handoff retry paid",
     "dead list",
     "dead show LETTER",
     "dead export",
@@ -184,6 +189,10 @@ fn every_command_works_through_a_server_or_says_that_it_needs_a_store() {
     let archived = played(&home, &["well"])[0].to_string();
     archive(&home);
     let dead = played(&home, &["permanent", "rain"]);
+    on_engine(&home, async |engine| {
+        let paid = HandOff::new("paid", "https://warehouse.example");
+        engine.handoffs().set(&paid).await.expect("set");
+    });
     let served = Served::of(&home);
     let every = every(&elsewhere);
     let mut tried: BTreeSet<String> = STORE_ONLY.into_iter().chain(ENDLESS).map(str::to_owned).collect();

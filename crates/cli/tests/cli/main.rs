@@ -12,6 +12,7 @@ mod every;
 mod exposure;
 mod extremes;
 mod failures;
+mod handoffs;
 mod jobs;
 mod masking;
 mod operate;
