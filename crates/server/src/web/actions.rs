@@ -100,6 +100,7 @@ actions! {
     CIRCUIT_OPEN "circuit.open" POST "/api/v1/circuits/{key}/open" { "for_ms": Number }
     "The circuit is open: its jobs wait.";
     CIRCUIT_CLOSE "circuit.close" POST "/api/v1/circuits/{key}/close" {} "The circuit is closed: its jobs go on.";
+    HANDOFF_RETRY "handoff.retry" POST "/api/v1/handoffs/{name}/retry" {} "The hand-off goes on.";
     RULE_ENABLE "rule.enable" POST "/api/v1/rules/{id}/enable" {} "The rule is in force.";
     RULE_DISABLE "rule.disable" POST "/api/v1/rules/{id}/disable" {} "The rule is out of force.";
     RULE_DELETE "rule.delete" DELETE "/api/v1/rules/{id}" {} "The rule is gone.";

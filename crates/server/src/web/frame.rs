@@ -25,6 +25,7 @@ pub(super) enum PagePlace {
     Schedules,
     Workers,
     Bridges,
+    Handoffs,
     Circuits,
     Limits,
     Archive,
@@ -76,6 +77,7 @@ const GROUPS: [(&str, &[NavLine]); 5] = [
         &[
             line(PagePlace::Workers, "Workers", "/workers", "GET /api/v1/workers"),
             line(PagePlace::Bridges, "Bridges", "/bridges", "GET /api/v1/bridges"),
+            line(PagePlace::Handoffs, "Hand-off", "/handoffs", "GET /api/v1/handoffs"),
             line(PagePlace::Circuits, "Circuits", "/circuits", "GET /api/v1/circuits"),
             line(PagePlace::Limits, "Limits", "/limits", "GET /api/v1/limits"),
             line(PagePlace::Rules, "Rules", "/rules", "GET /api/v1/rules"),

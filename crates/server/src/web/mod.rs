@@ -104,6 +104,7 @@ fn table() -> Vec<PageRoute> {
         view("/rejects", get(views::rejects::list)),
         view("/rejects/{fingerprint}", get(views::rejects::show)),
         view("/workers", get(views::workers::list)),
+        view("/handoffs", get(views::handoffs::list)),
         view("/bridges", get(views::bridges::list).post(views::bridges::test)),
         view("/circuits", get(views::circuits::list)),
         view("/limits", get(views::limits::list)),

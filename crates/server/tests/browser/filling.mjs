@@ -72,6 +72,7 @@ export const fill = async (server) => {
     ['schedules', '/schedules', /nightly/],
     ['workers', '/workers', /live/],
     ['bridges', '/bridges', /No bridges yet/],
+    ['handoffs', '/handoffs', /No hand-offs yet/],
     ['circuits', '/circuits', /Circuits/],
     ['limits', '/limits', /mails/],
     ['rules', '/rules', /bad-files/],

@@ -5,6 +5,7 @@ pub(super) mod archive;
 pub(super) mod audit;
 pub(super) mod bridges;
 pub(super) mod circuits;
+pub(super) mod handoffs;
 pub(super) mod incident;
 pub(super) mod incidents;
 pub(super) mod job;

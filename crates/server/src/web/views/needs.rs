@@ -6,7 +6,7 @@ use backstop_core::redrive::PlanPhase;
 use backstop_store::QueueView;
 use maud::{Markup, html};
 
-use crate::shape::{CircuitJson, Items, OrderingKeyJson, PlanShown, Worker};
+use crate::shape::{CircuitJson, HandOffJson, Items, OrderingKeyJson, PlanShown, Worker};
 use crate::web::call::PageProblem;
 use crate::web::visit::{PageVisit, part};
 use crate::web::words::{counted, short, span, when};
@@ -36,7 +36,10 @@ pub(super) async fn all(
     let keys: Option<Items<OrderingKeyJson>> =
         visit.calls.get_if_allowed("/api/v1/ordering-keys?blocked=true&limit=10").await?;
     let workers: Option<Items<Worker>> = visit.calls.get_if_allowed("/api/v1/workers?limit=100").await?;
+    let handoffs: Option<Items<HandOffJson>> =
+        visit.calls.get_if_allowed("/api/v1/handoffs?limit=100").await?;
     let mut needs: Vec<Need> = halted(visit, &items(plans)).collect();
+    needs.extend(stopped(visit, &items(handoffs)));
     needs.extend(failing(visit, incidents));
     needs.extend(blocked(&items(keys)));
     needs.extend(silent(visit, &items(workers)));
@@ -62,6 +65,17 @@ fn halted(visit: &PageVisit, plans: &[PlanShown]) -> impl Iterator<Item = Need> 
             detail: html! { (why) @if let Some(at) = at { ", " (when(visit.now, at)) } },
             then: "See why",
         }
+    })
+}
+
+/// Hand-offs that stand still until a person lets them go on (B7).
+fn stopped(visit: &PageVisit, handoffs: &[HandOffJson]) -> impl Iterator<Item = Need> {
+    handoffs.iter().filter_map(|one| Some((one, one.stopped.as_ref()?))).take(EACH).map(|(one, stop)| Need {
+        is_bad: true,
+        path: "/handoffs".to_owned(),
+        what: format!("The hand-off {} has stopped: its receiver refused", short(&one.name, 60)),
+        detail: html! { (short(&stop.message, 160)) ", " (when(visit.now, stop.at)) },
+        then: "See what to do",
     })
 }
 

@@ -9,7 +9,7 @@ use backstop_store::QueueView;
 use maud::{Markup, html};
 
 use super::needs;
-use crate::shape::{Items, Readiness, Worker};
+use crate::shape::{HandOffJson, Items, Readiness, Worker};
 use crate::web::call::PageProblem;
 use crate::web::chart::{ChartLine, chart, spark, stacked};
 use crate::web::frame::PagePlace;
@@ -35,6 +35,8 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     let workers: Option<Items<Worker>> = visit.calls.get_if_allowed("/api/v1/workers?limit=100").await?;
     let rejects: Option<Items<RejectGroup>> =
         visit.calls.get_if_allowed("/api/v1/reject-groups?limit=50").await?;
+    let handoffs: Option<Items<HandOffJson>> =
+        visit.calls.get_if_allowed("/api/v1/handoffs?limit=100").await?;
     let ready: Option<Readiness> = visit.calls.get("/health/ready").await.ok();
     let incidents = incidents.map(|found| found.items).unwrap_or_default();
     let needs = needs::all(visit, &queues.items, &incidents).await?;
@@ -43,7 +45,13 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
         (sentence(visit, &needs, &queues.items, history))
         (needs::list(&needs))
         (charts(visit, history, &queues.items, &incidents))
-        (channels(visit, &queues.items, &incidents, rejects.map(|found| found.items).as_deref()))
+        (channels(
+            visit,
+            &queues.items,
+            &incidents,
+            rejects.map(|found| found.items).as_deref(),
+            handoffs.map(|found| found.items).as_deref(),
+        ))
         (machine(visit, workers.map(|found| found.items).as_deref(), ready.as_ref()))
     })
 }
@@ -175,18 +183,18 @@ fn whole(value: f64) -> String {
     number(value.max(0.0).round() as u64)
 }
 
-/// Where work that did not go well is, side by side: dead letters, rejected items, and what is parked.
+/// Where work that did not go well is, side by side: dead letters, rejected items, what waits to be handed off (B8).
 fn channels(
     visit: &PageVisit,
     queues: &[QueueView],
     incidents: &[Incident],
     rejects: Option<&[RejectGroup]>,
+    handoffs: Option<&[HandOffJson]>,
 ) -> Markup {
     let sees = |name: &str| visit.caller.sees(name).is_some();
     let history = visit.history();
     let dead = history.level(visit.now, sees, |counts| counts.failed);
-    let (failed, waiting) =
-        (queues.iter().map(|one| one.failed).sum(), queues.iter().map(|one| one.waiting).sum());
+    let failed = queues.iter().map(|one| one.failed).sum();
     html! {
         section.channels aria-label="Channels of trouble" data-live="channels" {
             div {
@@ -209,10 +217,17 @@ fn channels(
                         } }
                 }
             }
-            div {
-                h2 { a href="/parked" { "Parked" } }
-                p.figure { (number(waiting)) }
-                p { "wait for a signal, a step, a key, a limit, a circuit or code" }
+            @if let Some(handoffs) = handoffs {
+                div {
+                    h2 { a href="/handoffs" { "Hand-off backlog" } }
+                    p.figure { (number(handoffs.iter().map(|one| one.backlog).sum())) }
+                    p {
+                        @if handoffs.is_empty() { "nothing is handed off to another Backstop" }
+                        @else { "in " (counted(handoffs.len() as u64, "hand-off")) }
+                        @if let Some(lag) = handoffs.iter().map(|one| one.lag_ms).max().filter(|lag| *lag > 0) {
+                            ", the oldest waits for " (span(Duration::from_millis(lag)))
+                        } }
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod bridges;
 mod escaping;
+mod handoffs;
 mod rights;
 mod sessions;
 
