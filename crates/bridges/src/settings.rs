@@ -1,5 +1,7 @@
 //! `[bridges.NAME]` of the configuration: what a bridge is told, and whether it can be meant.
 
+mod error;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,11 +9,13 @@ use std::time::Duration;
 use backstop::sinks::{Sink, SinkLimits, SinkTopic};
 use serde::Deserialize;
 
-use crate::address::{AddressError, BrokerAddress};
+use crate::address::BrokerAddress;
 use crate::profile::{BridgeProfile, CafSettings, DaycrySettings, MessageProfile, ProfileParts};
 use crate::route::JobRoute;
 use crate::secret::SecretText;
 use crate::span;
+
+pub use error::BridgeSettingsError;
 
 /// Messages that a source takes at once at most. More would make a batch slower, and not the whole faster.
 const MOST_PREFETCH: usize = 1_000;
@@ -137,83 +141,6 @@ fn default_body_field() -> String {
 
 const fn default_prefetch() -> usize {
     100
-}
-
-/// Why a bridge cannot be what its settings say. Each names the bridge.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BridgeSettingsError {
-    /// The name cannot be one.
-    #[error("`{0}` cannot be the name of a bridge: use up to {NAME_CHARS} letters, digits, `-`, `_` and `.`")]
-    Name(String),
-    /// Its address cannot be used.
-    #[error("bridge `{bridge}`: {problem}")]
-    Address {
-        /// The bridge.
-        bridge: String,
-        /// What is wrong with it.
-        problem: AddressError,
-    },
-    /// A value cannot be meant.
-    #[error("bridge `{bridge}`: `{key}` {problem}")]
-    Value {
-        /// The bridge.
-        bridge: String,
-        /// The key.
-        key: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// No worker of this program knows the kind.
-    #[error("bridge `{bridge}`: kind `{kind}` is not known here; register it or check the spelling")]
-    UnknownKind {
-        /// The bridge.
-        bridge: String,
-        /// The kind.
-        kind: String,
-    },
-    /// Two bridges would take each other's messages for their own.
-    #[error(
-        "bridges `{first}` and `{second}` both take `{queue}` as consumer `{consumer}`: give one of them another \
-         `consumer`, or remove it"
-    )]
-    SameConsumer {
-        /// One of them.
-        first: String,
-        /// The other.
-        second: String,
-        /// The queue of the broker.
-        queue: String,
-        /// The consumer.
-        consumer: String,
-    },
-    /// This program was built without the broker.
-    #[error(
-        "bridge `{bridge}`: this program was built without {broker}; build it with the feature `{feature}`"
-    )]
-    NotBuilt {
-        /// The bridge.
-        bridge: String,
-        /// The broker.
-        broker: &'static str,
-        /// What to build it with.
-        feature: &'static str,
-    },
-}
-
-impl BridgeSettingsError {
-    /// The stable code that machines switch on.
-    #[must_use]
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::Name(_) => "bridge_name",
-            Self::Address { .. } => "broker_address",
-            Self::Value { .. } => "bridge_setting",
-            Self::UnknownKind { .. } => "unknown_kind",
-            Self::SameConsumer { .. } => "same_consumer",
-            Self::NotBuilt { .. } => "broker_not_built",
-        }
-    }
 }
 
 impl BridgeSettings {

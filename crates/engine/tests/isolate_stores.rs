@@ -11,6 +11,7 @@ use backstop::mysql::mysql_async::prelude::Queryable as _;
 use backstop::mysql::mysql_async::{Conn, Opts, TxOpts};
 use backstop::postgres::tokio_postgres::{self, NoTls};
 use backstop::prelude::*;
+use backstop::sinks::{Sink, SinkLimits, SinkTopic};
 use backstop::sqlite::rusqlite::{Connection, TransactionBehavior};
 use backstop::{Cause, State, TerminalReason, is_isolated_child};
 use backstop_store::{JobFilter, PageRequest};
@@ -161,6 +162,9 @@ async fn of_kind(engine: &Backstop, kind: &str) -> usize {
 }
 
 async fn completes_in_transactions_of_its_own(engine: &Backstop, place: &Place) {
+    let told = Sink::new("told", [SinkTopic::Results]);
+    engine.sinks().set(&told, SinkLimits::default()).await.expect("kept");
+    let mut ended = Vec::new();
     for (then, state, follows) in
         [("commit", State::Succeeded, 1), ("die", State::Succeeded, 2), ("roll back", State::Failed, 2)]
     {
@@ -172,11 +176,20 @@ async fn completes_in_transactions_of_its_own(engine: &Backstop, place: &Place) 
         assert_eq!(of_kind(engine, After::KIND).await, follows, "{then}");
         let run = engine.attempts(job.id, PageRequest::first(5)).await.expect("read").items;
         assert_eq!(run.len(), 1, "{then}");
+        ended.push(job.id);
         match state {
             State::Succeeded => assert_eq!(result.expect("it succeeded"), "moved", "{then}"),
             _ => assert_eq!(run[0].failure.as_ref().expect("evidence").error_type, "NotCommitted"),
         }
     }
+    // B2: whoever wrote the end, its message is in the same transaction.
+    let mut publisher = engine.sinks().publisher("told");
+    assert!(publisher.hold().await.expect("held"));
+    let page = publisher.next(100).await.expect("read");
+    for id in ended {
+        assert_eq!(page.messages.iter().filter(|message| message.job == id).count(), 1, "{id}");
+    }
+    engine.sinks().remove("told").await.expect("removed");
 }
 
 async fn dies_with_evidence(engine: &Backstop) {

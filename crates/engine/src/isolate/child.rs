@@ -13,6 +13,7 @@ use backstop_core::failure::{Cause, Failure};
 use backstop_core::reject::RejectBatch;
 use backstop_process::limits::{soft_cpu_limit, soft_data_limit};
 use backstop_process::{ChildProcess, MemoryCgroup, ProcessLimits};
+use backstop_store::Observer as _;
 use backstop_store::{DocumentRange, Documents, Drawer, Note, Submit};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
@@ -145,6 +146,7 @@ impl IsolatedChild {
             payload,
             inputs: run.inputs.clone(),
             code_version: run.code_version.clone(),
+            sinks: parts.events.sinks().iter().cloned().collect(),
         }));
         let replied = match self.limit(limits) {
             Ok(()) => match link::send(&mut self.say, &message).await {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::job::{NewJob, Progress, Record, State, StepWrite, StoredJob};
+use backstop_core::outbox::Sink;
 use backstop_core::reject::RejectBatch;
 use backstop_core::{JobId, Lease, Refusal, Timestamp};
 use backstop_store::{Error as StoreError, Submitted};
@@ -39,6 +40,8 @@ pub(super) struct IsolatedRun {
     pub(super) payload: Arc<str>,
     pub(super) inputs: Inputs,
     pub(super) code_version: Option<Arc<str>>,
+    /// Who is sent messages: a transaction of the handler's own that completes the job leaves them too (B2).
+    pub(super) sinks: Vec<Sink>,
 }
 
 /// What a child says.

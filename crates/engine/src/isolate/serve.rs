@@ -91,7 +91,8 @@ async fn perform(
     canceled: CancellationToken,
     calls: Arc<Calls>,
 ) {
-    let IsolatedRun { job, record, lease, payload, inputs, code_version } = isolated;
+    let IsolatedRun { job, record, lease, payload, inputs, code_version, sinks } = isolated;
+    engine.parts.events.set_sinks(sinks);
     let handler = kinds.find(&job.spec.kind, job.spec.version).map(|found| found.handler.clone());
     let run = Arc::new(Run {
         job: Arc::new(job),

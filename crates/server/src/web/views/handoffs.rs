@@ -67,7 +67,7 @@ fn row(visit: &PageVisit, one: &HandOffJson) -> Markup {
                         &HANDOFF_RETRY,
                         &[("name", &one.name)],
                         "Let it go on",
-                        "What waits is sent again at once. Mend first what the receiver refused, or it stops again.",
+                        "What waits is sent again at once. Fix first what the receiver refused, or it stops again.",
                         &html! {},
                     ))
                 }
