@@ -76,11 +76,14 @@ pub fn is_signed(secrets: &[Secret], id: &str, seconds: u64, body: &[u8], header
 /// What stands in [`SIGNATURE`]: one signature by each secret.
 ///
 /// ```
-/// use backstop::standard_webhooks::{Secret, signatures};
+/// use backstop::standard_webhooks::{Secret, is_signed, signatures};
 ///
-/// let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("a key in base64");
-/// let header = signatures(&[secret], "msg_1", 1_614_265_330, b"{}");
+/// let secrets = [Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("a key in base64")];
+/// let header = signatures(&secrets, "msg_1", 1_614_265_330, b"{}");
 /// assert!(header.starts_with("v1,"));
+/// // At the receiver, which looks first whether that was a moment ago:
+/// assert!(is_signed(&secrets, "msg_1", 1_614_265_330, b"{}", &header));
+/// assert!(!is_signed(&secrets, "msg_1", 1_614_265_330, b"[]", &header));
 /// ```
 #[must_use]
 pub fn signatures(secrets: &[Secret], id: &str, seconds: u64, body: &[u8]) -> String {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const WITHOUT: [(&str, &[&str]); 6] = [
     (
         "handles that are used through the method that makes them, which has an example",
-        &["Archive", "Incidents", "Queues", "Redrive", "Redrives", "Rules"],
+        &["Archive", "HandOffs", "Incidents", "Queues", "Redrive", "Redrives", "Rules"],
     ),
     (
         "answers that are read by their fields",
@@ -32,7 +32,16 @@ const WITHOUT: [(&str, &[&str]); 6] = [
     ),
     (
         "errors that are passed on",
-        &["AlertError", "CompleteError", "PurgeError", "RedriveError", "RuleProblem", "SinkProblem"],
+        &[
+            "AlertError",
+            "BridgeRefusal",
+            "CompleteError",
+            "HandOffProblem",
+            "PurgeError",
+            "RedriveError",
+            "RuleProblem",
+            "SinkProblem",
+        ],
     ),
     (
         "what macros and drivers implement",

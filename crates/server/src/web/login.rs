@@ -39,7 +39,7 @@ fn asked(visit: &PageVisit, next: &str, status: StatusCode, problem: Option<&str
         }
         p.lead {
             "A token says what you may see and do. "
-            code { "backstop token new NAME --scope read --scope operate" }
+            code { "backstop token new --name NAME --scope read --scope operate" }
             " makes one. You stay logged in for 12 hours, or until the token is revoked."
         }
     };
