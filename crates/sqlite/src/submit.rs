@@ -39,8 +39,11 @@ pub(crate) fn each(tx: &mut WriteTransaction<'_>, jobs: &[NewJob]) -> Result<Ans
 }
 
 /// Refuses a job where as many wait as may (H12).
-fn find_room(tx: &WriteTransaction<'_>, new: &NewJob) -> Result<Result<(), Refusal>, SqliteFailure> {
+fn find_room(tx: &mut WriteTransaction<'_>, new: &NewJob) -> Result<Result<(), Refusal>, SqliteFailure> {
     for limit in &new.depth_limits {
+        // The counts of lanes are about to be read. Nothing else is written: lines that go on would change what is
+        // about to be replaced.
+        tx.write_counts()?;
         let NameRange { from, end } = NameRange::of_depth(&limit.scope);
         let depth: Option<i64> = rows::value(&mut *tx.conn.prepare_cached(sql::DEPTH)?, [from, end])?;
         let depth = u64::try_from(depth.unwrap_or_default()).unwrap_or_default();
@@ -66,11 +69,6 @@ pub(crate) fn one(
             Some(state) => Ok(Ok(Submitted { id, state, deduplicated: false })),
             None => deduplicated(tx, id, None).map(Ok),
         };
-    }
-    if !new.depth_limits.is_empty() {
-        // The counts of lanes are about to be read. Writing them lets lines go on, which changes records: it must be
-        // over before the plan reads those that are replaced.
-        tx.flush()?;
     }
     match plan(tx, new)? {
         Plan::Refused(refusal) => Ok(Err(refusal)),

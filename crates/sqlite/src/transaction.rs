@@ -159,8 +159,13 @@ impl<'c> WriteTransaction<'c> {
             self.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
         }
         self.write_messages()?;
-        self.counts.write(self.conn)?;
+        self.write_counts()?;
         self.incidents.write_open(self.conn)
+    }
+
+    /// Writes how the counts of lanes have changed so far.
+    pub(crate) fn write_counts(&mut self) -> Result<(), SqliteFailure> {
+        self.counts.write(self.conn)
     }
 
     /// Puts messages for sinks into the outbox (B2), those of all commands together: they are one commit.
