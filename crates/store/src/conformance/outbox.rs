@@ -91,7 +91,7 @@ pub async fn a_dead_letter_is_sent_as_its_envelope(w: Fixture) {
     assert_eq!(sent[0].id, format!("{}:0:1:dead_letter", id(1)));
     let taken = w.running(job(2)).await;
     w.finish(&taken, success(&taken)).await;
-    assert_eq!(messages(&w, "dead").await.len(), 1, "a success is no dead letter");
+    assert_eq!(messages(&w, "dead").await.len(), 1, "a success is not a dead letter");
 }
 
 /// B7, E13: a job that has succeeded is handed off with what its key may be made of, in the transaction of its end; one

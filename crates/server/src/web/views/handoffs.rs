@@ -22,7 +22,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     Ok(html! {
         (heading(
             "Hand-off",
-            &html! { "Finished jobs go on in another Backstop. What it does not take waits here, and is no failure." },
+            &html! { "Finished jobs continue in another Backstop. Jobs it has not accepted yet wait here." },
             &html! {},
         ))
         @if found.items.is_empty() { (empty("No hand-offs yet. [handoff.NAME] in backstop.toml adds one.")) }

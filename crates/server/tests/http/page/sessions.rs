@@ -74,7 +74,7 @@ async fn a_session_ends_by_itself_and_cannot_be_made_up() {
         assert!(status == 303 || place == cookie.len() - 1, "byte {place}: {status}");
     }
     visitor.cookie = Some(format!("backstop_session={token}"));
-    assert_eq!(visitor.get("/").await.status, 303, "a token is no session");
+    assert_eq!(visitor.get("/").await.status, 303, "a token is not a session");
 }
 
 #[tokio::test]
