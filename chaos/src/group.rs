@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use backstop::Backstop;
 use backstop::workflows::{WorkflowFilter, WorkflowStatus};
-use backstop_store::PageRequest;
+use backstop::{Backstop, State};
+use backstop_store::{JobFilter, PageRequest};
 
 use crate::checker::{self, CampaignReport};
 use crate::node::{Node, NodeStart};
@@ -150,4 +150,26 @@ async fn open_workflows(engine: &Backstop) -> u64 {
 pub async fn live_jobs(engine: &Backstop) -> u64 {
     let queues = engine.queues().list().await.expect("the store can be read");
     queues.iter().map(|queue| queue.pending + queue.running + queue.waiting).sum()
+}
+
+/// Returns when every job has ended, as [`drained`] waits for it.
+///
+/// # Panics
+/// When jobs are left, with the state of each and what the engine says about it.
+pub async fn all_ended(engine: &Backstop) {
+    drained(engine).await;
+    let left = live_jobs(engine).await;
+    if left == 0 {
+        return;
+    }
+    let mut stuck = Vec::new();
+    for state in [State::Pending, State::Running, State::Waiting] {
+        let filter = JobFilter { state: Some(state), ..JobFilter::default() };
+        let page = engine.jobs(filter, PageRequest::first(5)).await.expect("the store can be read");
+        for view in page.items {
+            let told = engine.explain(view.job.spec.id).await.expect("the store can be read");
+            stuck.push(format!("{view:?}: {told:#?}"));
+        }
+    }
+    panic!("{left} jobs have not ended, and nobody takes them back: {stuck:#?}");
 }

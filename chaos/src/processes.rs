@@ -6,7 +6,7 @@ use std::path::Path;
 use backstop::Backstop;
 
 use crate::checker::{self, CampaignReport};
-use crate::group::{drained, live_jobs};
+use crate::group::all_ended;
 use crate::node::{Node, NodeStart};
 
 /// Says where a server listens. A reader sees all of it or nothing.
@@ -92,9 +92,7 @@ impl<'a> ServersAndWorkers<'a> {
         self.start.mode = "serve";
         self.staff(servers, workers);
         let engine = Backstop::open(self.start.url).await.expect("the store opens");
-        drained(&engine).await;
-        let left = live_jobs(&engine).await;
-        assert_eq!(left, 0, "jobs that have not ended: nobody takes them back");
+        all_ended(&engine).await;
         self.workers.iter_mut().for_each(Node::kill);
         for server in self.servers {
             assert!(server.stop(), "a server stops cleanly when it is asked to");
