@@ -5,14 +5,18 @@ mod stores;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use backstop::job_signals::SignalSent;
 use backstop::prelude::*;
-use backstop::{Cause, Config, InlineWorker, JobId, SignalSettings, Signaled, State};
+use backstop::{
+    Cause, Config, Ended, Finished, InlineWorker, JobId, RemoteWorker, SignalSettings, Signaled, State,
+    WorkRequest,
+};
 use backstop_core::WorkerId;
 use backstop_core::job::WaitReason;
-use backstop_store::{Amend, DocumentRange, Drawer, Edit, Expect, PageRequest, Store};
+use backstop_store::{Amend, DocumentRange, Drawer, Edit, Expect, KnownKind, PageRequest, Store};
 
 /// What handlers share.
 #[derive(Default)]
@@ -383,6 +387,60 @@ async fn waiting_costs_nothing(url: &str) {
     stage.work_until(|queue| queue.succeeded == MANY).await;
 }
 
+/// Polls a future so many times and drops it then, as a process that is killed would: none when it was not done.
+async fn cut_off<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let (mut future, mut left) = (std::pin::pin!(future), polls);
+    std::future::poll_fn(|cx| {
+        let Some(one_less) = left.checked_sub(1) else { return Poll::Ready(None) };
+        left = one_less;
+        future.as_mut().poll(cx).map(Some)
+    })
+    .await
+}
+
+/// A server that dies while a remote worker tells it what its run waits for leaves nothing half done, wherever it
+/// dies: the same words to another server end the run, and one signal is enough for one wait.
+async fn a_wait_may_be_told_again(store: Arc<dyn Store>) {
+    let (dying, next) = (Backstop::on(store.clone(), Config::default()), Stage::on(&store));
+    let request = || WorkRequest {
+        worker: RemoteWorker { realm: String::new(), name: "far-away".into(), instance: None },
+        queues: vec!["remote".into()],
+        kinds: [KnownKind { kind: "remote".into(), version: 1 }].into(),
+        limit: 1,
+        wait: Duration::from_secs(20),
+        lease: Duration::from_secs(600),
+        code_version: None,
+    };
+    for polls in 0.. {
+        let key = format!("told again after {polls}");
+        next.send(&key, "ann").await;
+        let job = next.engine.enqueue_raw("remote", "{}").queue("remote").submit().await.expect("stored");
+        let remote = next.engine.remote();
+        let mut handed = remote.claim(request()).await.expect("the store is there");
+        let grant = handed.pop().expect("there is a job").grant;
+        let end = |ended| vec![Finished { grant: grant.clone(), ended, logs: Vec::new() }];
+        let waits = || end(Ended::Waiting { signal: key.clone(), timeout: None });
+        let was_done = cut_off(dying.remote().finish(waits()), polls).await.is_some();
+        let answer = remote.finish(waits()).await.expect("the store is there");
+        assert_eq!(answer.len(), 1);
+        assert!(answer[0].is_ok(), "cut off after {polls} polls: {answer:?}");
+        assert_eq!(
+            next.state(job.id).await,
+            State::Pending,
+            "cut off after {polls} polls: it has its signal"
+        );
+        let handed = remote.claim(request()).await.expect("the store is there");
+        assert_eq!(handed[0].grant.lease.job, job.id);
+        assert_eq!(handed[0].signals.get(&key), Some(&"ann".into()), "cut off after {polls} polls");
+        let grant = handed[0].grant.clone();
+        let done = Finished { grant, ended: Ended::Succeeded { result: None }, logs: Vec::new() };
+        assert!(remote.finish(vec![done]).await.expect("the store is there")[0].is_ok());
+        if was_done {
+            return;
+        }
+    }
+}
+
 /// Every case, on one store.
 async fn everything(store: Arc<dyn Store>) {
     a_job_waits_and_goes_on(store.clone()).await;
@@ -393,6 +451,7 @@ async fn everything(store: Arc<dyn Store>) {
     tenants_are_apart(store.clone()).await;
     several_waits_one_after_the_other(store.clone()).await;
     all_that_wait_go_on(store.clone()).await;
+    a_wait_may_be_told_again(store.clone()).await;
     what_a_dead_sender_left_is_delivered(store).await;
 }
 

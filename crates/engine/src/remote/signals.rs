@@ -26,6 +26,10 @@ impl Remote {
     ) -> Result<Option<Box<Failed>>, StoreError> {
         let Ended::Waiting { signal, timeout } = &result.ended else { return Ok(None) };
         let limits = &self.parts.config.limits;
+        if let Some(step) = answered_step(signal, record) {
+            let until = self.parts.store.now().await?;
+            return Ok(Some(Failed::waiting(SignalWait { signal: signal.clone(), step, until })));
+        }
         if let Some(refused) = refused(signal, record, limits) {
             return Ok(Some(refused));
         }
@@ -52,6 +56,13 @@ impl Remote {
             SignalWait { signal: signal.clone(), step: next_step(signal, record), until: record.run_at };
         Some(Failed::waiting(wait))
     }
+}
+
+/// The step of this signal that was answered while this run lasted, if one was. A run waits once, with its end: so a
+/// server took the signal for it, or a sender gave it, and that server died before it had written the end.
+fn answered_step(signal: &str, record: &Record) -> Option<String> {
+    let steps = record.steps().iter().filter(|step| step.run == record.runs && step.state == StepState::Done);
+    steps.map(|step| &step.name).find(|name| signal_of_step(name) == Some(signal)).cloned()
 }
 
 /// The first step of this signal that has nothing yet.
