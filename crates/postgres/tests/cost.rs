@@ -256,6 +256,27 @@ fn an_idle_worker_is_quiet() {
     });
 }
 
+/// A node asks every five seconds whether it may lead; while another one does, that locks and writes nothing.
+#[test]
+fn a_node_that_does_not_lead_writes_nothing() {
+    const TERM: Duration = Duration::from_secs(3_600);
+    let folder = Folder::new("follows").expect("a folder");
+    InSchema::block_on(async {
+        let mut bench = Bench::new(&folder).await;
+        let lead = async |bench: &mut Bench, node, duties: &[Duty]| {
+            bench.store.lead(WorkerId::from_u128(node), duties.to_vec(), TERM).await.expect("asked")
+        };
+        assert!(lead(&mut bench, 1, &[Duty::Rescue, Duty::Count]).await.iter().all(Option::is_some));
+        let before = bench.log();
+        let (terms, cost) =
+            bench.cost(async |bench: &mut Bench| lead(bench, 2, &[Duty::Rescue, Duty::Count]).await).await;
+        assert_eq!((terms, bench.log() - before), (vec![None, None], 0), "{cost:?}");
+        assert!(cost.statements <= 2 && cost.commits <= 2, "{cost:?}");
+        let terms = lead(&mut bench, 2, &[Duty::Rescue, Duty::Expire]).await;
+        assert!(terms[0].is_none() && terms[1].is_some(), "what nobody leads is free: {terms:?}");
+    });
+}
+
 /// What commits leave beside the counts of lanes is added as fast as it came, however much it is.
 #[test]
 fn what_piles_up_beside_the_counts_is_added_in_bounded_batches() {

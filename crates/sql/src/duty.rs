@@ -31,6 +31,9 @@ pub(crate) async fn lead(
         }
         return Ok(terms);
     }
+    if others_lead(tx, node, duties).await? {
+        return Ok(vec![None; duties.len()]);
+    }
     let names: BTreeSet<&str> = duties.iter().map(|duty| duty.as_str()).collect();
     let mut first = Columns::default();
     for name in &names {
@@ -83,6 +86,15 @@ async fn renew(
     };
     let terms: Vec<Option<Term>> = duties.iter().map(term).collect();
     Ok(terms.iter().all(Option::is_some).then_some(terms))
+}
+
+/// True when other nodes lead all of these duties: a node that may not lead locks and writes nothing.
+async fn others_lead(tx: &mut Transaction, node: WorkerId, duties: &[Duty]) -> Result<bool, SqlFailure> {
+    let Terms { now, terms } = terms(tx).await?;
+    let led = |duty: &Duty| {
+        terms.iter().any(|term| term.duty == *duty && term.node != node && term.expires_at > now)
+    };
+    Ok(duties.iter().all(led))
 }
 
 /// The latest term of every duty that was ever led.
