@@ -15,7 +15,7 @@ use backstop_core::event::{Event, EventKind};
 use backstop_core::job::{FiredBy, ParentEnd, Progress, Record, StoredJob};
 use backstop_core::workflow::PartOf;
 use backstop_core::{JobId, Lease, Refusal, admit, text};
-use backstop_store::Note;
+use backstop_store::{Note, Observer as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -306,13 +306,14 @@ impl<C> JobContext<C> {
         if actual > limit {
             return Err(Refusal::TooLarge { field: "data", actual, limit, unit: "bytes" }.into());
         }
-        let (at, job) = (store.now().await?, self.run.job.spec.header());
-        let data = sealing::told(config, &self.run.job.spec, data);
+        let spec = &self.run.job.spec;
         match &self.run.listener {
-            Some(listener) => listener.published(&name, data),
+            Some(listener) => listener.published(&name, sealing::told(config, spec, data)),
+            // What nobody hears costs no call to the store.
+            None if !events.wants_events() => {}
             None => {
-                let what = EventKind::Published { name, data };
-                events.publish(Event { at, node: None, job: Some(job), what });
+                let what = EventKind::Published { name, data: sealing::told(config, spec, data) };
+                events.publish(Event { at: store.now().await?, node: None, job: Some(spec.header()), what });
             }
         }
         Ok(())
