@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "a test")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop::postgres::{Options, PostgresStore};
 use backstop::prelude::*;
@@ -39,5 +40,60 @@ async fn what_nobody_hears_costs_nothing() {
             asked.push(store.statements() - before);
         }
     }
-    assert_eq!(asked[0], asked[1], "statements for 50 jobs that tell nothing, and for 50 that tell nobody");
+    let [nothing, nobody] = asked[..] else { panic!("two kinds") };
+    // What an engine does now and then, whatever its jobs do, may meet either.
+    assert!(
+        nobody < nothing + 25,
+        "{nothing} statements for 50 jobs that tell nothing, {nobody} for 50 that tell nobody"
+    );
+}
+
+/// How many connections have this name.
+async fn connections(watcher: &tokio_postgres::Client, name: &str) -> i64 {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
+    watcher.query_one(sql, &[&name]).await.expect("asked").get(0)
+}
+
+#[tokio::test]
+async fn a_worker_process_has_five_connections_at_most_and_three_when_idle() {
+    let name = format!("connections_{}", std::process::id());
+    let (watcher, connection) =
+        tokio_postgres::connect(backstop_testbed::shared::postgres(), tokio_postgres::NoTls)
+            .await
+            .expect("a server");
+    tokio::spawn(connection);
+    let url = format!("{}?schema={name}&application_name={name}", backstop_testbed::shared::postgres());
+    let mut options = Options::default();
+    options.keep_idle = Duration::from_secs(1);
+    let engine = Backstop::on(
+        Arc::new(PostgresStore::open(&url, options).await.expect("a server")),
+        Config::default(),
+    );
+    let worker = engine.worker(()).register_all().queue("default", 50).start().await.expect("started");
+    let many = || (0..2_000).map(|_| engine.enqueue(Quiet {}).untyped()).collect();
+    let mut most = 0;
+    let work = async {
+        for _ in 0..3 {
+            assert!(engine.submit_all(many(), true).await.expect("stored").iter().all(Result::is_ok));
+        }
+        while engine
+            .queues()
+            .list()
+            .await
+            .expect("read")
+            .iter()
+            .any(|queue| queue.pending + queue.running > 0)
+        {}
+    };
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            () = &mut work => break,
+            open = connections(&watcher, &name) => most = most.max(open),
+        }
+    }
+    assert!((2..=5).contains(&most), "{most} connections under load");
+    let idle = async { while connections(&watcher, &name).await > 3 {} };
+    tokio::time::timeout(Duration::from_secs(60), idle).await.expect("those that nobody uses are closed");
+    worker.stop().await;
 }

@@ -31,7 +31,7 @@ pub(crate) struct Place {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection that nobody uses is kept.
-const KEEP_IDLE: Duration = Duration::from_secs(60);
+const KEEP_IDLE: Duration = Duration::from_secs(10);
 
 /// Reads a URL; settings of ours in it go into `options`.
 pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
@@ -123,6 +123,7 @@ pub(crate) fn pool(place: &Place, options: &Options) -> Pool {
     let pool = PoolOpts::default()
         .with_constraints(constraints)
         .with_inactive_connection_ttl(KEEP_IDLE)
+        .with_ttl_check_interval(KEEP_IDLE / 2)
         .with_reset_connection(false);
     let opts = OptsBuilder::from_opts(place.opts.clone())
         .pool_opts(pool)

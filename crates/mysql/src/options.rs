@@ -16,8 +16,9 @@ pub struct Options {
     pub clock: Option<Arc<dyn Clock>>,
     /// What the names of the tables begin with.
     pub prefix: Prefix,
-    /// Connections that all calls share, at most. Heartbeats, endings and duties have one more each. Each is made when
-    /// it is needed and closed when nobody uses it.
+    /// Connections that all calls share, at most. What keeps a worker alive has one more. Each is made when it is
+    /// needed and closed when nobody uses it. Three are enough for a worker: one works while somebody asks and somebody
+    /// waits for a lock.
     pub connections: usize,
     /// How long one call may take.
     pub deadline: Duration,
@@ -35,7 +36,7 @@ impl Default for Options {
         Self {
             clock: None,
             prefix: Prefix::default(),
-            connections: 7,
+            connections: 3,
             deadline: Duration::from_secs(30),
             lock_wait: Duration::from_secs(3),
             migrate: true,

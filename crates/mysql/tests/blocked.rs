@@ -278,29 +278,35 @@ fn a_call_that_gives_up_leaves_no_statement_behind() {
 
 #[test]
 fn a_locked_table_with_twenty_readers_costs_no_worker_its_lease() {
-    InDatabase::block_on(async {
-        let mut world = World::new(patient()).await;
-        submit(&*world.store, job(1)).await.expect("stored");
-        world.application.query_drop("LOCK TABLES backstop_archive WRITE").await.expect("locked");
-        let readers: Vec<_> = (0..20)
-            .map(|_| {
-                let store = world.store.clone();
-                tokio::spawn(async move { store.archive_page(PageRequest::first(10)).await })
-            })
-            .collect();
-        world.until_waiting(|waiting| waiting >= 3).await;
-        let claimed = at_once("a claim", world.claim()).await.remove(0);
-        for _ in 0..3 {
-            let renewed = at_once("a heartbeat", world.store.renew(WORKER, LEASE, vec![claimed.lease])).await;
-            assert!(renewed.expect("renewed").lost.is_empty());
-        }
-        at_once("a duty", world.store.lead(WORKER, vec![Duty::Rescue], LEASE)).await.expect("led");
-        at_once("a finish", world.store.finish(vec![success(&claimed)])).await.expect("ended");
-        at_once("a submit", submit(&*world.store, job(2))).await.expect("stored");
-        assert!(readers.iter().all(|reader| !reader.is_finished()));
-        world.application.query_drop("UNLOCK TABLES").await.expect("unlocked");
-        for reader in readers {
-            at_once("a reader", reader).await.expect("no panic").expect("read");
-        }
-    });
+    for (connections, questions) in [(3, 1), (7, 3)] {
+        let mut options = patient();
+        options.connections = connections;
+        InDatabase::block_on(a_locked_table_with_readers(options, questions));
+    }
+}
+
+async fn a_locked_table_with_readers(options: Options, questions: u64) {
+    let mut world = World::new(options).await;
+    submit(&*world.store, job(1)).await.expect("stored");
+    world.application.query_drop("LOCK TABLES backstop_archive WRITE").await.expect("locked");
+    let readers: Vec<_> = (0..20)
+        .map(|_| {
+            let store = world.store.clone();
+            tokio::spawn(async move { store.archive_page(PageRequest::first(10)).await })
+        })
+        .collect();
+    world.until_waiting(|waiting| waiting == questions).await;
+    let claimed = at_once("a claim", world.claim()).await.remove(0);
+    for _ in 0..3 {
+        let renewed = at_once("a heartbeat", world.store.renew(WORKER, LEASE, vec![claimed.lease])).await;
+        assert!(renewed.expect("renewed").lost.is_empty());
+    }
+    at_once("a duty", world.store.lead(WORKER, vec![Duty::Rescue], LEASE)).await.expect("led");
+    at_once("a finish", world.store.finish(vec![success(&claimed)])).await.expect("ended");
+    at_once("a submit", submit(&*world.store, job(2))).await.expect("stored");
+    assert!(readers.iter().all(|reader| !reader.is_finished()));
+    world.application.query_drop("UNLOCK TABLES").await.expect("unlocked");
+    for reader in readers {
+        at_once("a reader", reader).await.expect("no panic").expect("read");
+    }
 }

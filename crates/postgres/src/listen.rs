@@ -25,6 +25,8 @@ use crate::tls;
 
 /// Notices about one queue are this far apart at least.
 const SPACING: Duration = Duration::from_millis(5);
+/// How often connections are closed that nobody has used for a while.
+const CLOSE_IDLE_EVERY: Duration = Duration::from_secs(1);
 /// How long its own notice may take, and a new connection.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 /// How often it logs that no notices arrive: callers of the store report an unavailable server by themselves.
@@ -55,17 +57,19 @@ fn channel(state: &ServerState) -> String {
     format!("backstop_{}", state.schema.name())
 }
 
-/// Tells other processes of work that arrived here, until the store is dropped.
+/// Tells other processes of work that arrived here, and closes connections that nobody uses, until the store is dropped.
 pub(crate) async fn notify(store: WeakStoreHandle, token: Arc<str>) {
+    let mut close_idle = Instant::now() + CLOSE_IDLE_EVERY;
     loop {
         let Some(handle) = store.upgrade() else { return };
+        if close_idle <= Instant::now() {
+            handle.state.close_idle();
+            close_idle = Instant::now() + CLOSE_IDLE_EVERY;
+        }
         tokio::select! {
             () = handle.state.arrived.notified() => {}
             // Lets the store be dropped while nothing arrives.
-            () = tokio::time::sleep(Duration::from_secs(1)) => {
-                handle.state.close_idle();
-                continue;
-            }
+            () = tokio::time::sleep_until(close_idle) => continue,
         }
         let queues = handle.state.take_arrivals();
         let payloads: Vec<String> = queues.iter().map(|queue| format!("{token} {queue}")).collect();
@@ -81,7 +85,7 @@ pub(crate) async fn notify(store: WeakStoreHandle, token: Arc<str>) {
 async fn send(handle: &StoreHandle, payloads: Vec<String>) -> Result<(), backstop_store::Error> {
     let channel = channel(&handle.state);
     let payloads = Arc::new(payloads);
-    let call = Call::new(Mode::WriteByKey, Class::Write);
+    let call = Call::new(Mode::WriteByKey, Class::Work);
     let told = handle.shared.transact(call, move |tx| {
         let params = vec![Value::text(&channel), Value::texts(payloads.iter())];
         Box::pin(async move { tx.one_alone(Query::new(sql::NOTIFY, params)).await.map(drop) })

@@ -16,8 +16,9 @@ pub struct Options {
     pub clock: Option<Arc<dyn Clock>>,
     /// The schema that holds the tables.
     pub schema: Schema,
-    /// Connections that all calls share, at most. Heartbeats, endings and duties have one more each, and one listens.
-    /// Each is made when it is needed and closed when nobody uses it.
+    /// Connections that all calls share, at most. What keeps a worker alive has one more, and one listens. Each is made when it is
+    /// needed and closed when nobody uses it. Three are enough for a worker: one works while somebody asks and somebody
+    /// waits for a lock.
     pub connections: usize,
     /// How long one call may take.
     pub deadline: Duration,
@@ -55,10 +56,10 @@ impl Default for Options {
         Self {
             clock: None,
             schema: Schema::default(),
-            connections: 7,
+            connections: 3,
             deadline: Duration::from_secs(30),
             lock_wait: Duration::from_secs(3),
-            keep_idle: Duration::from_secs(60),
+            keep_idle: Duration::from_secs(10),
             listen: Listen::On,
             probe: Duration::from_secs(20),
             migrate: true,

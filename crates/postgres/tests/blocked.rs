@@ -74,6 +74,13 @@ fn patient() -> Options {
     options
 }
 
+/// The same with so many connections that all calls share.
+fn patient_with(connections: usize) -> Options {
+    let mut options = patient();
+    options.connections = connections;
+    options
+}
+
 impl World {
     async fn new(options: Options) -> Self {
         let place = InSchema::fresh();
@@ -224,7 +231,7 @@ fn a_key_that_an_open_transaction_holds_holds_up_nobody_else() {
 fn what_was_waited_for_does_not_seem_to_come_after() {
     // L8, L11: the moments of a cancel and of a submit are those at which they had what they waited for.
     InSchema::block_on(async {
-        let world = World::new(patient()).await;
+        let world = World::new(patient_with(7)).await;
         let with_key = |number: u128| {
             let mut new = job(number);
             new.spec.business_key = Some("the only one".to_owned());
@@ -383,7 +390,7 @@ fn a_call_that_gives_up_leaves_no_statement_behind() {
             let error = at_once("a deadline", submit(&*world.store, keyed(10 + number, "held"))).await;
             assert!(error.expect_err("held").is_transient());
             let sessions = connections(&world).await;
-            assert!(sessions <= 10, "{sessions} connections");
+            assert!(sessions <= 4, "{sessions} connections");
         }
         world.until_waiting(|waiting| waiting == 0).await;
         world.commit().await;
@@ -398,31 +405,35 @@ async fn connections(world: &World) -> i64 {
 
 #[test]
 fn a_locked_table_with_twenty_readers_costs_no_worker_its_lease() {
-    InSchema::block_on(async {
-        let world = World::new(patient()).await;
-        submit(&*world.store, job(1)).await.expect("stored");
-        world.leave_open("LOCK TABLE backstop.archive IN ACCESS EXCLUSIVE MODE").await;
-        let readers: Vec<_> = (0..20)
-            .map(|_| {
-                let store = world.store.clone();
-                tokio::spawn(async move { store.archive_page(PageRequest::first(10)).await })
-            })
-            .collect();
-        world.until_waiting(|waiting| waiting >= 3).await;
-        let claimed = at_once("a claim", world.claim()).await.remove(0);
-        for _ in 0..3 {
-            let renewed = at_once("a heartbeat", world.store.renew(WORKER, LEASE, vec![claimed.lease])).await;
-            assert!(renewed.expect("renewed").lost.is_empty());
-        }
-        at_once("a duty", world.store.lead(WORKER, vec![Duty::Rescue], LEASE)).await.expect("led");
-        at_once("a finish", world.store.finish(vec![success(&claimed)])).await.expect("ended");
-        at_once("a submit", submit(&*world.store, job(2))).await.expect("stored");
-        assert!(readers.iter().all(|reader| !reader.is_finished()));
-        world.commit().await;
-        for reader in readers {
-            at_once("a reader", reader).await.expect("no panic").expect("read");
-        }
-    });
+    for (connections, questions) in [(3, 1), (7, 3)] {
+        InSchema::block_on(a_locked_table_with_readers(patient_with(connections), questions));
+    }
+}
+
+async fn a_locked_table_with_readers(options: Options, questions: i64) {
+    let world = World::new(options).await;
+    submit(&*world.store, job(1)).await.expect("stored");
+    world.leave_open("LOCK TABLE backstop.archive IN ACCESS EXCLUSIVE MODE").await;
+    let readers: Vec<_> = (0..20)
+        .map(|_| {
+            let store = world.store.clone();
+            tokio::spawn(async move { store.archive_page(PageRequest::first(10)).await })
+        })
+        .collect();
+    world.until_waiting(|waiting| waiting == questions).await;
+    let claimed = at_once("a claim", world.claim()).await.remove(0);
+    for _ in 0..3 {
+        let renewed = at_once("a heartbeat", world.store.renew(WORKER, LEASE, vec![claimed.lease])).await;
+        assert!(renewed.expect("renewed").lost.is_empty());
+    }
+    at_once("a duty", world.store.lead(WORKER, vec![Duty::Rescue], LEASE)).await.expect("led");
+    at_once("a finish", world.store.finish(vec![success(&claimed)])).await.expect("ended");
+    at_once("a submit", submit(&*world.store, job(2))).await.expect("stored");
+    assert!(readers.iter().all(|reader| !reader.is_finished()));
+    world.commit().await;
+    for reader in readers {
+        at_once("a reader", reader).await.expect("no panic").expect("read");
+    }
 }
 
 #[test]
@@ -443,7 +454,7 @@ fn connections_are_made_when_needed_and_closed_when_idle() {
         for task in tasks {
             task.await.expect("no panic");
         }
-        assert!(connections(&world).await <= 10, "no more than it may have");
+        assert!(connections(&world).await <= 4, "no more than it may have");
         let closed = async {
             while connections(&world).await > 0 {
                 tokio::task::yield_now().await;

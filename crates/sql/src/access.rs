@@ -1,7 +1,8 @@
 //! Who may have a connection, so that no kind of call can take all of them.
 //!
-//! Heartbeats, endings and duties have one each that nobody else takes, and share the others. Reads get a part of the
-//! others only. A call that met a lock gives its connection back, and waits for the lock with one of a few.
+//! What keeps a worker alive, which is heartbeats and endings, has one that nobody else takes, and all share the others.
+//! What may last, which is what people ask, duties, and what waits for a lock, never has all of the others: a claim finds
+//! one.
 
 use std::time::Duration;
 
@@ -16,10 +17,10 @@ pub enum Class {
     Ending,
     /// Duties are led and done.
     Duty,
-    /// Anything else that writes.
-    Write,
-    /// Anything else that reads.
-    Read,
+    /// Anything else that is short: it writes, or reads what the engine itself goes by.
+    Work,
+    /// What people ask, which may last.
+    Question,
 }
 
 /// How long what keeps a worker alive may take at most: well below any sensible lease.
@@ -28,14 +29,14 @@ const VITAL_DEADLINE: Duration = Duration::from_secs(10);
 impl Class {
     /// True when it gives its connection back on meeting a lock, and tries again with patience.
     pub(crate) const fn hurries(self) -> bool {
-        matches!(self, Self::Write | Self::Ending | Self::Duty)
+        matches!(self, Self::Work | Self::Ending | Self::Duty)
     }
 
     /// How long one call may take, of what is allowed at most.
     pub(crate) fn deadline(self, most: Duration) -> Duration {
         match self {
             Self::Heartbeat | Self::Ending | Self::Duty => most.min(VITAL_DEADLINE),
-            Self::Write | Self::Read => most,
+            Self::Work | Self::Question => most,
         }
     }
 }
@@ -44,66 +45,64 @@ impl Class {
 #[derive(Debug)]
 pub struct Access {
     general: Semaphore,
-    reads: Semaphore,
+    /// Those of the general ones that may be held for long.
+    lasting: Semaphore,
+    questions: Semaphore,
     patient: Semaphore,
-    heartbeat: Semaphore,
-    ending: Semaphore,
-    duty: Semaphore,
+    duties: Semaphore,
+    vital: Semaphore,
 }
 
 /// The right to hold a connection.
 #[derive(Debug)]
 pub(crate) struct Pass<'a> {
-    _of_class: Option<SemaphorePermit<'a>>,
+    _lasting: Option<[SemaphorePermit<'a>; 2]>,
     _connection: Option<SemaphorePermit<'a>>,
 }
 
 impl Access {
-    /// Connections that one kind of call has for itself, beside those that all share.
-    pub const OWN: usize = 3;
+    /// Connections for what keeps a worker alive, beside those that all calls share.
+    pub const OWN: usize = 1;
 
     /// For so many connections that all share.
     pub(crate) fn new(connections: usize) -> Self {
         let part = |share: usize| Semaphore::new((connections / share).max(1));
         Self {
             general: part(1),
-            reads: part(2),
+            lasting: Semaphore::new(connections.saturating_sub(1).max(1)),
+            questions: part(2),
             patient: part(3),
-            heartbeat: Semaphore::new(1),
-            ending: Semaphore::new(1),
-            duty: Semaphore::new(1),
+            duties: part(3),
+            vital: Semaphore::new(1),
         }
     }
 
     /// Waits for a connection's turn.
     pub(crate) async fn pass(&self, class: Class) -> Pass<'_> {
-        let own = match class {
-            Class::Write => None,
-            Class::Read => return self.both(&self.reads).await,
-            Class::Heartbeat => Some(&self.heartbeat),
-            Class::Ending => Some(&self.ending),
-            Class::Duty => Some(&self.duty),
-        };
-        let connection = match own {
-            None => self.general.acquire().await,
-            Some(own) => tokio::select! {
+        let connection = match class {
+            Class::Question => return self.lasting(&self.questions).await,
+            Class::Duty => return self.lasting(&self.duties).await,
+            Class::Work => self.general.acquire().await,
+            Class::Heartbeat | Class::Ending => tokio::select! {
                 biased;
                 one = self.general.acquire() => one,
-                one = own.acquire() => one,
+                one = self.vital.acquire() => one,
             },
         };
-        Pass { _of_class: None, _connection: connection.ok() }
+        Pass { _lasting: None, _connection: connection.ok() }
     }
 
     /// Waits for the right to wait for a lock.
     pub(crate) async fn patient(&self) -> Pass<'_> {
-        self.both(&self.patient).await
+        self.lasting(&self.patient).await
     }
 
     // Nobody closes them, so none of them fails.
-    async fn both<'a>(&'a self, class: &'a Semaphore) -> Pass<'a> {
-        let of_class = class.acquire().await.ok();
-        Pass { _of_class: of_class, _connection: self.general.acquire().await.ok() }
+    async fn lasting<'a>(&'a self, kind: &'a Semaphore) -> Pass<'a> {
+        let of_kind = kind.acquire().await.ok();
+        let lasting = self.lasting.acquire().await.ok();
+        let connection = self.general.acquire().await.ok();
+        Pass { _lasting: of_kind.zip(lasting).map(<[_; 2]>::from), _connection: connection }
     }
 }
 
@@ -115,28 +114,45 @@ mod tests {
 
     #[test]
     fn no_kind_of_call_takes_every_connection() {
-        // Readers, and those who wait for locks, leave room for the others; these leave what heartbeats need.
-        let access = Access::new(8);
+        // What people ask, duties, and who waits for locks leave room for the others; these leave what heartbeats need.
+        let access = Access::new(9);
         let now = |class| access.pass(class).now_or_never();
-        let readers: Vec<_> = std::iter::from_fn(|| now(Class::Read)).take(100).collect();
+        let all = |class| std::iter::from_fn(|| now(class)).take(100).collect::<Vec<_>>();
+        let (questions, duties) = (all(Class::Question), all(Class::Duty));
         let waiting: Vec<_> = std::iter::from_fn(|| access.patient().now_or_never()).take(100).collect();
-        let writers: Vec<_> = std::iter::from_fn(|| now(Class::Write)).take(100).collect();
-        assert_eq!((readers.len(), waiting.len(), writers.len()), (4, 2, 2));
-        for class in [Class::Heartbeat, Class::Ending, Class::Duty] {
-            let own = now(class);
-            assert!(own.is_some(), "{class:?} has one of its own");
-            assert!(now(class).is_none(), "{class:?} has one only");
-        }
-        drop(writers);
-        assert!(now(Class::Read).is_none(), "readers have their share already");
-        let of_heartbeats: Vec<_> = std::iter::from_fn(|| now(Class::Heartbeat)).take(100).collect();
-        assert_eq!(of_heartbeats.len(), 3, "theirs and what is free");
+        let work = all(Class::Work);
+        assert_eq!((questions.len(), duties.len(), waiting.len(), work.len()), (4, 3, 1, 1));
+        let beat = now(Class::Heartbeat);
+        assert!(
+            beat.is_some() && now(Class::Ending).is_none(),
+            "what keeps a worker alive has one, and one only"
+        );
+        drop(work);
+        assert!(
+            now(Class::Question).is_none() && now(Class::Duty).is_none(),
+            "they have their share already"
+        );
+        assert_eq!(all(Class::Ending).len(), 1, "what is free");
+    }
+
+    #[test]
+    fn by_default_somebody_who_waits_and_somebody_who_asks_leave_one_for_work() {
+        let access = Access::new(3);
+        let now = |class| access.pass(class).now_or_never();
+        let (question, waiting) = (now(Class::Question), access.patient().now_or_never());
+        assert!(question.is_some() && waiting.is_some());
+        assert!(now(Class::Duty).is_none(), "both of those that may be held for long are");
+        let claim = now(Class::Work);
+        assert!(claim.is_some() && now(Class::Work).is_none());
+        assert!(now(Class::Heartbeat).is_some() && now(Class::Ending).is_some(), "in turn");
+        drop(waiting);
+        assert!(now(Class::Duty).is_some());
     }
 
     #[test]
     fn one_connection_is_enough_for_everybody_in_turn() {
         let access = Access::new(1);
-        for class in [Class::Read, Class::Write, Class::Ending] {
+        for class in [Class::Question, Class::Work, Class::Ending, Class::Duty] {
             assert!(access.pass(class).now_or_never().is_some(), "{class:?}");
         }
         assert!(access.patient().now_or_never().is_some());

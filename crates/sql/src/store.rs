@@ -39,7 +39,7 @@ use crate::{
 const SHORTEST_RENEWAL: Duration = Duration::from_secs(1);
 
 /// For the verbs of every run.
-const BY_KEY: Call = Call::new(Mode::WriteByKey, Class::Write);
+const BY_KEY: Call = Call::new(Mode::WriteByKey, Class::Work);
 
 /// A store in a database of a server.
 pub struct ServerStore {
@@ -77,6 +77,14 @@ impl ServerStore {
         self.call(Call::new(Mode::Write, Class::Duty), verb)
     }
 
+    /// A question of somebody who may wait.
+    fn ask<'a, T: Send + 'a>(
+        &'a self,
+        question: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync + 'a,
+    ) -> Answer<'a, T> {
+        self.call(Call::question(), question)
+    }
+
     fn read<'a, T: Send + 'a>(
         &'a self,
         question: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync + 'a,
@@ -112,7 +120,7 @@ impl WorkStore for ServerStore {
     }
 
     fn now(&self) -> Answer<'_, Timestamp> {
-        self.read(|tx| Box::pin(tx.now()))
+        self.read(|tx| Box::pin(tx.now_alone()))
     }
 
     fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
@@ -121,7 +129,7 @@ impl WorkStore for ServerStore {
         let submit = Arc::new(submit);
         // Plain jobs are stored without a look at first. When that meets a repeated id, the next try looks.
         let tried = Arc::new(AtomicBool::new(false));
-        self.call(Call::new(mode, Class::Write), move |tx| {
+        self.call(Call::new(mode, Class::Work), move |tx| {
             let (submit, first) = (submit.clone(), !tried.swap(true, Ordering::Relaxed));
             Box::pin(async move { submit::submit(tx, &submit, first).await })
         })
@@ -323,63 +331,63 @@ impl InspectStore for ServerStore {
     }
 
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
-        self.read(verb!(query::jobs, ids))
+        self.ask(verb!(query::jobs, ids))
     }
 
     fn job_summaries(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobSummary>>> {
-        self.read(verb!(query::job_summaries, ids))
+        self.ask(verb!(query::job_summaries, ids))
     }
 
     fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>> {
-        self.read(verb!(archive::archived, ids))
+        self.ask(verb!(archive::archived, ids))
     }
 
     fn list(&self, filter: JobFilter, page: PageRequest<JobId>) -> Answer<'_, Page<JobView, JobId>> {
         let filter = Arc::new(filter);
-        self.read(move |tx| {
+        self.ask(move |tx| {
             let filter = filter.clone();
             Box::pin(async move { list::list(tx, &filter, page).await })
         })
     }
 
     fn attempts(&self, job: JobId, page: PageRequest<u32>) -> Answer<'_, Page<Attempt, u32>> {
-        self.read(move |tx| Box::pin(query::attempts(tx, job, page)))
+        self.ask(move |tx| Box::pin(query::attempts(tx, job, page)))
     }
 
     fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, ExplainContext)>> {
-        self.read(move |tx| Box::pin(query::surroundings(tx, job)))
+        self.ask(move |tx| Box::pin(query::surroundings(tx, job)))
     }
 
     fn queues(&self) -> Answer<'_, Vec<QueueView>> {
-        self.read(|tx| Box::pin(async move { query::queues(tx, &NameRange::default()).await }))
+        self.ask(|tx| Box::pin(async move { query::queues(tx, &NameRange::default()).await }))
     }
 
     fn queue_page(&self, range: QueueRange) -> Answer<'_, Page<QueueView, String>> {
-        self.read(verb!(query::queue_page, range))
+        self.ask(verb!(query::queue_page, range))
     }
 
     fn holdings(&self, tenant: String, most: usize) -> Answer<'_, Holdings> {
         let tenant: Arc<str> = tenant.into();
-        self.read(move |tx| {
+        self.ask(move |tx| {
             let tenant = tenant.clone();
             Box::pin(async move { query::holdings(tx, &tenant, most).await })
         })
     }
 
     fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
-        self.read(|tx| Box::pin(worker::workers(tx)))
+        self.ask(|tx| Box::pin(worker::workers(tx)))
     }
 
     fn incidents_like(&self, filter: IncidentFilter, limit: usize) -> Answer<'_, Vec<Incident>> {
         let filter = Arc::new(filter);
-        self.read(move |tx| {
+        self.ask(move |tx| {
             let filter = filter.clone();
             Box::pin(async move { incident::incidents(tx, &filter, limit).await })
         })
     }
 
     fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {
-        self.read(verb!(incident::incidents_of, fingerprints))
+        self.ask(verb!(incident::incidents_of, fingerprints))
     }
 
     fn say(
@@ -392,7 +400,7 @@ impl InspectStore for ServerStore {
 
     fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
         let filter = Arc::new(filter);
-        self.read(move |tx| {
+        self.ask(move |tx| {
             let filter = filter.clone();
             Box::pin(async move { list::survey(tx, &filter, most).await })
         })
@@ -406,19 +414,19 @@ impl InspectStore for ServerStore {
     }
 
     fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {
-        self.read(move |tx| Box::pin(purge::prunable(tx, keep, most)))
+        self.ask(move |tx| Box::pin(purge::prunable(tx, keep, most)))
     }
 
     fn archive_page(&self, page: PageRequest<JobId>) -> Answer<'_, Page<(JobId, Archived), JobId>> {
-        self.read(move |tx| Box::pin(archive::archive_page(tx, page)))
+        self.ask(move |tx| Box::pin(archive::archive_page(tx, page)))
     }
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
-        self.read(|tx| Box::pin(query::held_lanes(tx)))
+        self.ask(|tx| Box::pin(query::held_lanes(tx)))
     }
 
     fn run_limits(&self, limits: Vec<RunLimit>) -> Answer<'_, Vec<RunLimitView>> {
-        self.read(verb!(run_limits::views, limits))
+        self.ask(verb!(run_limits::views, limits))
     }
 
     fn shared_holds(
@@ -427,19 +435,19 @@ impl InspectStore for ServerStore {
         limits: Vec<RunLimit>,
     ) -> Answer<'_, Vec<Option<SharedHold>>> {
         let asked = Arc::new((jobs, limits));
-        self.read(move |tx| {
+        self.ask(move |tx| {
             let asked = asked.clone();
             Box::pin(async move { sharing::holds(tx, &asked.0, &asked.1).await })
         })
     }
 
     fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {
-        self.read(verb!(lines::lines, range))
+        self.ask(verb!(lines::lines, range))
     }
 
     fn check(&self) -> Answer<'_, Vec<Finding>> {
         let server = self.server.clone();
-        self.read(move |tx| {
+        self.ask(move |tx| {
             let server = server.clone();
             Box::pin(async move { server.check(tx).await })
         })

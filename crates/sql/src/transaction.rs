@@ -83,16 +83,22 @@ impl Call {
         Self { mode, class, within: Duration::MAX, group: false }
     }
 
-    /// One that reads.
+    /// One that reads what the engine itself goes by.
     #[must_use]
     pub const fn read() -> Self {
-        Self::new(Mode::Read, Class::Read)
+        Self::new(Mode::Read, Class::Work)
+    }
+
+    /// One that reads what people ask.
+    #[must_use]
+    pub const fn question() -> Self {
+        Self::new(Mode::Read, Class::Question)
     }
 
     /// One that writes.
     #[must_use]
     pub const fn write() -> Self {
-        Self::new(Mode::Write, Class::Write)
+        Self::new(Mode::Write, Class::Work)
     }
 
     /// The same with less time.
@@ -201,7 +207,8 @@ impl Shared {
                 Ok((answer, transaction.tell().await))
             }
             Ok(Err(failure)) => {
-                let sent = transaction.sent;
+                // What only reads has no outcome that could be unknown.
+                let sent = transaction.sent && call.mode != Mode::Read;
                 transaction.close(limit).await;
                 let failure = match failure {
                     SqlFailure::NoLane(lanes) => transaction.make_lanes(lanes, limit).await,
@@ -209,7 +216,7 @@ impl Shared {
                 };
                 Err((failure, sent))
             }
-            Err(_) => Err((SqlFailure::Slow("a statement"), transaction.sent)),
+            Err(_) => Err((SqlFailure::Slow("a statement"), transaction.sent && call.mode != Mode::Read)),
         }
     }
 }
@@ -235,6 +242,12 @@ impl Transaction {
     pub async fn now(&mut self) -> Result<Timestamp, SqlFailure> {
         let clock = self.clock();
         moment_of(self.ask(clock).await?)
+    }
+
+    /// The same moment without a transaction, in one round trip.
+    pub(crate) async fn now_alone(&mut self) -> Result<Timestamp, SqlFailure> {
+        let clock = self.clock();
+        moment_of(self.one_alone(clock).await?)
     }
 
     /// The question for the moment.
