@@ -34,8 +34,8 @@ pub struct Options {
     pub migrate: bool,
     /// A transaction that is open for longer is named by `doctor`: it keeps dead rows from being removed.
     pub old_transaction: Duration,
-    /// Claims go the short way even while somebody listens to events; for tests. What is told of a start may then come
-    /// after what is told of something later.
+    /// Claims and ends go the short way even while somebody listens to events; for tests. What is told of a run may then
+    /// come after what is told of something later.
     pub short_claims: bool,
 }
 

@@ -4,7 +4,20 @@
 //! version or the new one, never something between. One that only adds indexes is different on tables with jobs in
 //! them: see [`is_online`]. A published migration is never edited; add another.
 
+/// What the functions of every run have in common: each connection plans them once, by keys and not by statistics, which
+/// are wrong right after a bulk load.
+macro_rules! settings {
+    () => {
+        "LANGUAGE plpgsql SECURITY INVOKER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
+"
+    };
+}
+
 mod cursor;
+mod end;
 mod function;
 mod name;
 mod pick;
@@ -17,7 +30,7 @@ pub(crate) use pick::rest_of_job;
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
 pub(crate) const MIGRATIONS: &[&[&str]] = &[
     FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH, TWELFTH, THIRTEENTH,
-    FOURTEENTH,
+    FOURTEENTH, FIFTEENTH,
 ];
 
 /// The newest version this program knows.
@@ -356,6 +369,9 @@ const FOURTEENTH: &[&str] = &[
     cursor::TAKE,
     cursor::PEEK,
 ];
+
+/// Most runs end in one statement. Programs of earlier versions go on beside it with statements of their own.
+const FIFTEENTH: &[&str] = &[end::END_RUNS];
 
 /// How an index is made beside everything that is going on.
 const CREATE_INDEX: &str = "CREATE INDEX ";

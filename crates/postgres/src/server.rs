@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use backstop_core::job::{Stale, State};
 use backstop_sql::claim::{rooms, rounds};
 use backstop_sql::row::first;
 use backstop_sql::statement::Request;
 use backstop_sql::{Pending, Query, Row, Server, SqlFailure, Transaction, Value};
-use backstop_store::{Claim, Claimed, Finding, Peek};
+use backstop_store::{Claim, Claimed, Finding, Finish, Peek};
 
 use crate::check;
 use crate::claim;
 use crate::cursors::Cursor;
 use crate::short_claim;
+use crate::short_end;
 use crate::sql;
 use crate::state::ServerState;
 
@@ -48,6 +50,14 @@ impl Server for PostgresServer {
             }
             claimed
         })
+    }
+
+    fn finish_plain<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        endings: &'a [Finish],
+    ) -> Pending<'a, Option<Vec<Result<State, Stale>>>> {
+        Box::pin(short_end::finish(tx, &self.0, endings))
     }
 
     fn peek<'a>(&'a self, tx: &'a mut Transaction, claim: &'a Claim) -> Pending<'a, Peek> {

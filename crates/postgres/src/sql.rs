@@ -340,6 +340,11 @@ pub(crate) const TAKE_PLAIN: &str = "SELECT * FROM backstop.take($1, $2, $3, $4,
 pub(crate) const PEEK: &str = "SELECT p.now, p.next_due, p.news, coalesce((SELECT d.revision FROM backstop.document d \
      WHERE d.drawer = 'run_limit' AND d.key = 'all'), 0) FROM backstop.peek($1, $2, $3, $4, $5, $6::text::jsonb) p";
 
+// Ends. See `schema::end`.
+
+pub(crate) const END: &str =
+    "SELECT backstop.end_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+
 // Workers.
 
 pub(crate) const WORKER_SAVE: &str = "INSERT INTO backstop.worker (id, name, code_version, queues, kinds, started_at, \

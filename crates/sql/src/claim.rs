@@ -408,6 +408,6 @@ pub fn hand_out(shared: &Shared, row: &ClaimRow, jobs: Vec<LoadedJob>) -> Vec<Cl
         claimed.push(ClaimedJob { job: job.clone(), record: record.clone(), lease: row.lease(id) });
         remembered.insert(id, LoadedJob { record, job, rowed });
     }
-    shared.held_jobs.keep(row.fence, row.jobs.clone(), remembered);
+    shared.held_jobs.keep(row.clone(), remembered);
     claimed
 }

@@ -88,6 +88,11 @@ fn rarely(number: u32) -> Option<i64> {
     (number > 0).then(|| number.into())
 }
 
+/// True when marks of a record are to be stored.
+pub(crate) fn is_marked(record: &Record) -> bool {
+    marked(record).is_some()
+}
+
 fn marked(record: &Record) -> Option<String> {
     record.marks.as_deref().and_then(Marks::to_text)
 }

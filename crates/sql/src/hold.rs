@@ -15,7 +15,7 @@ use crate::statement::{Request, Statement};
 use crate::value::Value;
 
 /// The jobs of leases by their claim.
-fn by_fence(leases: &[Lease]) -> BTreeMap<Fence, BTreeSet<JobId>> {
+pub(crate) fn by_fence(leases: &[Lease]) -> BTreeMap<Fence, BTreeSet<JobId>> {
     let mut fences: BTreeMap<Fence, BTreeSet<JobId>> = BTreeMap::new();
     for lease in leases {
         fences.entry(lease.fence).or_default().insert(lease.job);

@@ -54,6 +54,12 @@ impl Lanes {
         })
     }
 
+    /// The id of a lane, if it is known.
+    #[must_use]
+    pub fn id_of(&self, lane: &LaneKey) -> Option<i64> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).by_key.get(lane).copied()
+    }
+
     /// The lane with this id, once [`Lanes::meet`] has seen it.
     ///
     /// # Errors

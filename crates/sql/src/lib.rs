@@ -42,6 +42,7 @@ mod list;
 pub mod load;
 pub mod open;
 mod operate;
+pub mod plain_ends;
 mod purge;
 mod query;
 pub mod row;

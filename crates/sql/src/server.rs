@@ -1,6 +1,7 @@
 //! What each database server does in its own way.
 
-use backstop_store::{Claim, Claimed, Finding, Peek};
+use backstop_core::job::{Stale, State};
+use backstop_store::{Claim, Claimed, Finding, Finish, Peek};
 
 use crate::failure::SqlFailure;
 use crate::row::Row;
@@ -18,6 +19,17 @@ pub trait Server: Send + Sync + 'static {
 
     /// Says, without writing, whether a claim would find work and when the next job becomes due.
     fn peek<'a>(&'a self, tx: &'a mut Transaction, claim: &'a Claim) -> Pending<'a, Peek>;
+
+    /// Ends runs that are plain, see [`PlainEnds`](crate::plain_ends::PlainEnds); none when they end in the ordinary
+    /// way, and nothing is written.
+    fn finish_plain<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        endings: &'a [Finish],
+    ) -> Pending<'a, Option<Vec<Result<State, Stale>>>> {
+        let (_, _) = (tx, endings);
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Adds what commits have left in `tally` to the counts of lanes, and tidies what else they leave behind.
     fn fold<'a>(&'a self, tx: &'a mut Transaction, limit: usize) -> Pending<'a, usize>;

@@ -52,16 +52,6 @@ macro_rules! this_server {
 }
 pub(crate) use this_server;
 
-macro_rules! settings {
-    () => {
-        "LANGUAGE plpgsql SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan
-"
-    };
-}
-
 /// The first part of both functions. What they can see is noted before anything is read. Then, when the caller's
 /// cursors are of use: the earliest arrival in each lane, of transactions that could not be seen when the cursors were
 /// set, and not later than the farthest cursor.

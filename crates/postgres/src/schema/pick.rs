@@ -4,16 +4,6 @@
 //! every claim, which took a fifth of the server's time, and a prepared statement would not live behind a pooler. Their
 //! own settings keep the plans from depending on statistics, which are wrong right after a bulk load.
 
-macro_rules! settings {
-    () => {
-        "LANGUAGE plpgsql SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan
-"
-    };
-}
-
 /// How many to take from which lane, and from where on: CTEs that read nothing but heads of lanes.
 macro_rules! quotas {
     () => {

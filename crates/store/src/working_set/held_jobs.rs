@@ -5,7 +5,7 @@
 //! often as we have seen it changed, and it is compared under the lock on that row.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use backstop_core::job::Record;
 use backstop_core::{Fence, JobId};
@@ -30,19 +30,18 @@ struct Remembered {
 /// One claim.
 #[derive(Debug)]
 struct HeldClaim {
-    /// Every job that it took, by slot.
-    ids: Arc<Vec<JobId>>,
-    /// Those of them that are still held.
+    /// As its row is stored, as far as we have seen it changed.
+    claim: ClaimRow,
+    /// Those of its jobs that are still held.
     jobs: HashMap<JobId, LoadedJob>,
-    edits: i32,
 }
 
 impl HeldJobs {
     /// Keeps a claim that was committed.
-    pub fn keep(&self, fence: Fence, ids: Vec<JobId>, jobs: HashMap<JobId, LoadedJob>) {
+    pub fn keep(&self, claim: ClaimRow, jobs: HashMap<JobId, LoadedJob>) {
         let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         memory.jobs += jobs.len();
-        memory.claims.insert(fence, HeldClaim { ids: Arc::new(ids), jobs, edits: 0 });
+        memory.claims.insert(claim.fence, HeldClaim { claim, jobs });
         while memory.jobs > MOST
             && let Some((_, oldest)) = memory.claims.pop_first()
         {
@@ -73,10 +72,20 @@ impl HeldJobs {
         wanted: &BTreeSet<JobId>,
     ) -> Option<Vec<LoadedJob>> {
         let memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = memory.claims.get(&claim.fence).filter(|held| held.edits == claim.edits)?;
-        claim.slots = ClaimRow::decode_slots(slots, held.ids.len(), claim.claimed_at)?;
-        claim.jobs = held.ids.to_vec();
+        let held = memory.claims.get(&claim.fence).filter(|held| held.claim.edits == claim.edits)?;
+        claim.slots = ClaimRow::decode_slots(slots, held.claim.jobs.len(), claim.claimed_at)?;
+        claim.jobs.clone_from(&held.claim.jobs);
         Some(wanted.iter().filter_map(|id| held.jobs.get(id).cloned()).collect())
+    }
+
+    /// A claim with all the jobs of `wanted` as they are remembered; none when one of them is not. What is written by
+    /// it must be compared with what is stored, under the lock on its row.
+    #[must_use]
+    pub fn believed(&self, fence: Fence, wanted: &BTreeSet<JobId>) -> Option<(ClaimRow, Vec<LoadedJob>)> {
+        let memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = memory.claims.get(&fence)?;
+        let jobs = wanted.iter().map(|id| held.jobs.get(id).cloned()).collect::<Option<_>>()?;
+        Some((held.claim.clone(), jobs))
     }
 
     /// Follows a change of a claim that we have committed.
@@ -84,7 +93,8 @@ impl HeldJobs {
         let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut gone = 0;
         if let Some(held) = memory.claims.get_mut(&claim.fence) {
-            held.edits += 1;
+            held.claim.edits += 1;
+            held.claim.slots.clone_from(&claim.slots);
             for (id, record) in records {
                 match (record, held.jobs.get_mut(&id)) {
                     (Some(record), Some(loaded)) => loaded.record = record,

@@ -242,6 +242,49 @@ impl Writes {
         }
     }
 
+    /// The rows of runs that ended well and of their claims, and what to tell; none when anything else is to be written.
+    /// The counts follow from them.
+    #[must_use]
+    pub fn into_plain_ends(self) -> Option<(Vec<Done>, Vec<ClaimRow>, Vec<Event>)> {
+        // Every field by its name: one that is new has to be thought of here.
+        let Self {
+            jobs,
+            idempotency,
+            keys_out,
+            keys_in,
+            ready_out,
+            ready_in,
+            turns_out,
+            turns_in,
+            permits_out,
+            records_in,
+            records_out,
+            done,
+            attempts,
+            claims,
+            incidents,
+            open,
+            alerts,
+            ended,
+            noted,
+            outbox,
+            tally: _,
+            lines,
+            events,
+            work_arrived,
+        } = self;
+        let LineWrites { joined, left, heads_left, blocked } = lines;
+        let nothing = [
+            jobs.is_empty() && idempotency.is_empty() && keys_out.is_empty() && keys_in.is_empty(),
+            ready_out.is_empty() && ready_in.is_empty() && turns_out.is_empty() && turns_in.is_empty(),
+            permits_out.is_empty() && records_in.is_empty() && records_out.is_empty() && attempts.is_empty(),
+            incidents.is_empty() && open.is_empty() && alerts.is_empty() && ended.is_empty(),
+            noted.is_empty() && outbox.is_empty() && !work_arrived,
+            joined.is_empty() && left.is_empty() && heads_left.is_empty() && blocked.is_empty(),
+        ];
+        nothing.iter().all(|nothing| *nothing).then_some((done, claims, events))
+    }
+
     /// True when there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
