@@ -147,6 +147,7 @@ fn secure(needs: RouteNeeds, operation: &mut Operation) {
             return;
         }
         RouteNeeds::Right(scope) => (scope, ""),
+        RouteNeeds::RightOverQueues(scope, _) => (scope, ", without a list of queues"),
         RouteNeeds::RightOverAll(scope) => (scope, ", of no tenant and without a list of queues"),
     };
     operation.security = Some(vec![SecurityRequirement::new(BEARER, [scope.as_str()])]);

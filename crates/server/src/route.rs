@@ -15,6 +15,8 @@ pub enum RouteNeeds {
     Nothing,
     /// A right; the handler shows and touches only what is the caller's.
     Right(Scope),
+    /// A right without the bounds of queues, and why: what it concerns belongs to a tenant and not to a queue.
+    RightOverQueues(Scope, &'static str),
     /// A right without the bounds of a tenant or of queues: it concerns everybody.
     RightOverAll(Scope),
 }

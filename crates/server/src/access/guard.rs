@@ -119,10 +119,11 @@ pub(crate) fn admit(needs: RouteNeeds, who: &Identity) -> Result<(), ApiError> {
 }
 
 pub(crate) fn check(needs: RouteNeeds, caller: &Caller) -> Result<(), ApiError> {
-    let (scope, everything) = match needs {
+    let scope = match needs {
         RouteNeeds::Nothing => return Ok(()),
-        RouteNeeds::Right(scope) => (scope, false),
-        RouteNeeds::RightOverAll(scope) => (scope, true),
+        RouteNeeds::Right(scope)
+        | RouteNeeds::RightOverQueues(scope, _)
+        | RouteNeeds::RightOverAll(scope) => scope,
     };
     if !caller.is_known() {
         return Err(ApiError::unauthorized());
@@ -131,7 +132,13 @@ pub(crate) fn check(needs: RouteNeeds, caller: &Caller) -> Result<(), ApiError> 
         return Err(ApiError::forbidden(format!("this token has no scope `{scope}`"))
             .hint("ask for a token that has it: `backstop token new --scope ...`"));
     }
-    if everything && !caller.sees_all() {
+    if let RouteNeeds::RightOverQueues(_, why) = needs
+        && caller.is_bound_to_queues()
+    {
+        return Err(ApiError::forbidden(format!("{why}, and this token is for some of them"))
+            .hint("use a token without a list of queues"));
+    }
+    if matches!(needs, RouteNeeds::RightOverAll(_)) && !caller.sees_all() {
         let message = "this concerns all tenants and queues, and this token is for some of them";
         return Err(
             ApiError::forbidden(message).hint("use a token without a tenant and without a list of queues")
@@ -156,12 +163,16 @@ mod tests {
         assert_eq!(status(RouteNeeds::Nothing, &Caller::nobody()), 200);
         for needed in Scope::ALL {
             let (some, all) = (RouteNeeds::Right(needed), RouteNeeds::RightOverAll(needed));
+            let queues = RouteNeeds::RightOverQueues(needed, "it reaches all queues");
+            assert_eq!(status(queues, &Caller::nobody()), 401);
             assert_eq!((status(some, &Caller::nobody()), status(all, &Caller::nobody())), (401, 401));
             assert_eq!((status(some, &Caller::local("x")), status(all, &Caller::local("x"))), (200, 200));
             for has in Scope::ALL {
                 let right = if has == needed { 200 } else { 403 };
                 assert_eq!(status(some, &holder(has, None, None)), right, "{needed} {has}");
                 assert_eq!(status(all, &holder(has, None, None)), right, "{needed} {has}");
+                assert_eq!(status(queues, &holder(has, Some("acme"), None)), right, "{needed} {has}");
+                assert_eq!(status(queues, &holder(has, None, Some("mail"))), 403, "{needed} {has}");
                 for bound in [holder(has, Some("acme"), None), holder(has, None, Some("mail"))] {
                     assert_eq!((status(some, &bound), status(all, &bound)), (right, 403), "{needed} {has}");
                 }

@@ -39,20 +39,18 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 pub(crate) fn routes(routes: Routes) -> Routes {
+    // A key belongs to a tenant and not to a queue.
+    let why = "signals reach all queues";
     routes
-        .add(RouteNeeds::Right(Scope::Read), routes!(list_signals))
-        .add(RouteNeeds::Right(Scope::Submit), routes!(send_signal))
+        .add(RouteNeeds::RightOverQueues(Scope::Read, why), routes!(list_signals))
+        .add(RouteNeeds::RightOverQueues(Scope::Submit, why), routes!(send_signal))
         .add(RouteNeeds::Right(Scope::Operate), routes!(make_resume_token))
         .add(RouteNeeds::Nothing, routes!(look_at_resume_token))
         .add(RouteNeeds::Nothing, routes!(use_resume_token))
 }
 
-/// The signals that a caller may send and see. A key belongs to a tenant and not to a queue.
+/// The signals that a caller may send and see.
 fn signals(api: &Api, caller: &Caller, named: Option<String>) -> Result<Signals, ApiError> {
-    if caller.view().1.is_some() {
-        let message = "signals reach all queues, and this token is for some of them";
-        return Err(ApiError::forbidden(message).hint("use a token without a list of queues"));
-    }
     let signals = api.engine().signals();
     Ok(match (caller.tenant(), named) {
         (Some(tenant), None) => signals.of_tenant(tenant),

@@ -110,7 +110,7 @@ pub struct PageQuery {
 /// Characters of a cursor at most: no list has rows with longer names.
 const CURSOR_CHARS: usize = 300;
 
-fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(crate) fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let cursor = Option::<String>::deserialize(deserializer)?;
     match cursor.as_ref().map(|cursor| cursor.chars().count()) {
         Some(count) if count > CURSOR_CHARS => Err(D::Error::custom(format!(

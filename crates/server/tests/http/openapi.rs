@@ -42,7 +42,9 @@ fn every_operation_says_who_may_call_and_how_it_refuses() {
             table().into_iter().find(|route| (&route.method, &route.path) == (&method, &path)).unwrap();
         let expected = match route.needs {
             RouteNeeds::Nothing => json!([]),
-            RouteNeeds::Right(scope) | RouteNeeds::RightOverAll(scope) => {
+            RouteNeeds::Right(scope)
+            | RouteNeeds::RightOverQueues(scope, _)
+            | RouteNeeds::RightOverAll(scope) => {
                 json!([{ "bearer": [scope.as_str()] }])
             }
         };

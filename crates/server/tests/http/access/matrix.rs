@@ -36,11 +36,18 @@ fn expected(needs: RouteNeeds, somebody: &Somebody) -> Verdict {
     match needs {
         RouteNeeds::Nothing => Verdict::Pass,
         _ if !somebody.known => Verdict::Unauthorized,
-        RouteNeeds::Right(scope) if somebody.scopes.contains(&scope) => Verdict::Pass,
+        // Nobody here is for some queues.
+        RouteNeeds::Right(scope) | RouteNeeds::RightOverQueues(scope, _)
+            if somebody.scopes.contains(&scope) =>
+        {
+            Verdict::Pass
+        }
         RouteNeeds::RightOverAll(scope) if somebody.scopes.contains(&scope) && !somebody.bounded => {
             Verdict::Pass
         }
-        RouteNeeds::Right(_) | RouteNeeds::RightOverAll(_) => Verdict::Forbidden,
+        RouteNeeds::Right(_) | RouteNeeds::RightOverQueues(..) | RouteNeeds::RightOverAll(_) => {
+            Verdict::Forbidden
+        }
     }
 }
 
