@@ -5,7 +5,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use serde_json::Value;
 
-use super::actions::{PageFields, body, named};
+use super::actions::{PageAction, PageFields, SAME, body, named};
 use super::call::PageProblem;
 use super::frame::PagePlace;
 use super::session::is_proof;
@@ -53,7 +53,17 @@ async fn make(visit: &PageVisit, form: &PageFields) -> Result<String, PageProble
         Some(then) => filled(then, |name| told(&answer, name).map(|text| part(&text))),
         None => back.to_owned(),
     };
-    Ok(with_done(&to, action.name))
+    Ok(with_done(&to, &came_of(action, &answer)))
+}
+
+/// What the next page says of it: that it is done, or what the API found done already.
+fn came_of(action: &PageAction, answer: &Value) -> String {
+    let is_same = matches!(answer.get("changed"), Some(Value::Bool(false)))
+        || answer.get("changed").and_then(Value::as_u64) == Some(0);
+    match is_same {
+        true => format!("{SAME}{}", told(answer, "status").unwrap_or_default()),
+        false => action.name.to_owned(),
+    }
 }
 
 /// A path with what stands for its names in braces.

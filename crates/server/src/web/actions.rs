@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use axum::http::StatusCode;
+use backstop::State;
 use serde_json::{Map, Value};
 
 use super::call::PageProblem;
@@ -65,7 +66,8 @@ actions! {
     INCIDENT_FIXED "incident.fixed" POST "/api/v1/incidents/{fingerprint}/fixed" { "version": Text, "note": Text }
     "It is marked as fixed.";
     REDRIVE_MAKE "redrive.make" POST "/api/v1/redrives" {
-        "incident": Text, "kind": Text, "queue": Text, "tag": Text, "reason": Text, "all": Flag,
+        "incident": Text, "kind": Text, "queue": Text, "tag": Text, "reason": Text,
+        "finished_after": Text, "finished_before": Text, "all": Flag,
         "settings.canary": Number, "settings.batch": Number, "settings.per_second": Number,
         "settings.in_flight": Number, "settings.ceiling": Number, "settings.max_failures": Number,
         "needs": Text, "note": Text
@@ -90,9 +92,15 @@ actions! {
     "The workflow is canceled.";
     WORKFLOW_PAUSE "workflow.pause" POST "/api/v1/workflows/{id}/pause" {} "The workflow is paused.";
     WORKFLOW_RESUME "workflow.resume" POST "/api/v1/workflows/{id}/resume" {} "The workflow goes on.";
-    SIGNAL_SEND "signal.send" POST "/api/v1/signals" { "key": Text, "payload": Json } "The signal is sent.";
+    BATCH_CANCEL "batch.cancel" POST "/api/v1/batches/{id}/cancel" { "reason": Text } "The batch is canceled.";
+    BATCH_PAUSE "batch.pause" POST "/api/v1/batches/{id}/pause" {} "The batch is paused.";
+    BATCH_RESUME "batch.resume" POST "/api/v1/batches/{id}/resume" {} "The batch goes on.";
+    BATCH_SEAL "batch.seal" POST "/api/v1/batches/{id}/seal" {} "The batch is sealed: no more jobs are added.";
+    SIGNAL_SEND "signal.send" POST "/api/v1/signals" { "key": Text, "payload": Json, "id": Text }
+    "The signal is sent.";
     SCHEDULE_PAUSE "schedule.pause" POST "/api/v1/schedules/{name}/pause" {} "The schedule is paused.";
     SCHEDULE_RESUME "schedule.resume" POST "/api/v1/schedules/{name}/resume" {} "The schedule goes on.";
+    SCHEDULE_DELETE "schedule.delete" DELETE "/api/v1/schedules/{name}" {} "The schedule is gone.";
     SCHEDULE_RUN "schedule.run" POST "/api/v1/schedules/{name}/run" {}
     "A job of the schedule is submitted." then "/jobs/{id}";
     BRIDGE_PAUSE "bridge.pause" POST "/api/v1/bridges/{name}/pause" {} "The bridge is paused within five seconds.";
@@ -122,9 +130,21 @@ pub(super) fn named(name: &str) -> Option<&'static PageAction> {
     ALL.iter().find(|action| action.name == name).copied()
 }
 
-/// What is said when an action is done.
-pub(super) fn done(name: &str) -> Option<&'static str> {
-    ALL.iter().find(|action| action.name == name).map(|action| action.done)
+/// What an address begins with that says that nothing was changed; how it is stands behind it.
+pub(super) const SAME: &str = "same.";
+
+/// What is said when an action is done, or when there was nothing to do. It stands in the address, where anybody can
+/// write anything: only words that we know are shown.
+pub(super) fn said(done: &str) -> Option<String> {
+    let Some(status) = done.strip_prefix(SAME) else {
+        return ALL.iter().find(|action| action.name == done).map(|action| action.done.to_owned());
+    };
+    let states = State::ALL.iter().map(ToString::to_string);
+    let known = states.chain(["revoked", "removed"].map(str::to_owned));
+    Some(match known.into_iter().find(|word| word == status) {
+        Some(word) => format!("Nothing was changed: it is {word}."),
+        None => "Nothing was changed: it was so already.".to_owned(),
+    })
 }
 
 /// The fields of a form.
@@ -192,6 +212,14 @@ mod tests {
             assert!(routes.iter().any(|route| route == action.route), "{}: {}", action.name, action.route);
             assert_eq!(ALL.iter().filter(|one| one.name == action.name).count(), 1, "{}", action.name);
         }
+    }
+
+    #[test]
+    fn an_address_says_only_what_we_have_said() {
+        assert_eq!(said("job.cancel").as_deref(), Some("The job is canceled."));
+        assert_eq!(said("same.failed").as_deref(), Some("Nothing was changed: it is failed."));
+        assert_eq!(said("same.<b>").as_deref(), Some("Nothing was changed: it was so already."));
+        assert_eq!(said("you have won"), None);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! How the page asks the API: without a socket, with the rights of whoever looks.
 //!
-//! Answers to looks are kept for a second and shared by everybody who sees the same, so that fifty open pages cost the
-//! store no more than one. A change forgets them all: whoever makes it sees it.
+//! Answers to looks are kept for as long as an open page waits between two looks, and shared by everybody who sees the
+//! same, so that fifty open pages cost the store no more than one. Refusals are kept as well: while the store is away,
+//! those who wait for one answer do not each wait for their own. A change forgets them all: whoever makes it sees it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +12,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
+use backstop::JobId;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -20,16 +22,17 @@ use tower::ServiceExt as _;
 use crate::access::{Caller, Peer, Scope};
 use crate::error::ApiError;
 use crate::route::CalledByPage;
-use crate::shape::ErrorBody;
+use crate::shape::{ErrorBody, ErrorDetail};
+
+/// How often an open page looks for changes, in milliseconds.
+pub(super) const LOOKS_EVERY_MS: u32 = 2_000;
 
 /// How long an answer stands for the next ones.
-const FRESH: Duration = Duration::from_secs(1);
+const FRESH: Duration = Duration::from_millis(LOOKS_EVERY_MS as u64);
 
-/// Answers that are kept at most.
+/// Answers that are kept at most, and their bytes. Those that are too old for anybody go first.
 const MOST: usize = 1_000;
-
-/// Bytes of an answer that is kept.
-const MOST_BYTES: usize = 256 << 10;
+const MOST_BYTES: usize = 32 << 20;
 
 /// Headers of the visitor that a call carries: by which name, and for whom.
 const CARRIED: [&str; 2] = ["host", "x-forwarded-for"];
@@ -38,20 +41,36 @@ const CARRIED: [&str; 2] = ["host", "x-forwarded-for"];
 #[derive(Debug, Clone)]
 pub(super) struct PageProblem {
     pub(super) status: StatusCode,
+    /// The stable word for it; empty where the page itself says no.
+    pub(super) code: String,
     pub(super) message: String,
     pub(super) hint: Option<String>,
+    /// Facts that the API gave with it.
+    pub(super) details: Value,
 }
 
 impl PageProblem {
     pub(super) fn new(status: StatusCode, message: &str, hint: &str) -> Self {
-        Self { status, message: message.to_owned(), hint: Some(hint.to_owned()) }
+        let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
+        Self { status, code: String::new(), message: message.to_owned(), hint, details: Value::Null }
     }
 
-    fn of(status: StatusCode, body: &[u8]) -> Self {
+    pub(super) fn of(status: StatusCode, body: &[u8]) -> Self {
         match serde_json::from_slice::<ErrorBody>(body) {
-            Ok(ErrorBody { error }) => Self { status, message: error.message, hint: error.hint },
-            Err(_) => Self { status, message: "the request failed".to_owned(), hint: None },
+            Ok(ErrorBody { error }) => {
+                let ErrorDetail { code, message, hint, details } = error;
+                Self { status, code, message, hint, details }
+            }
+            Err(_) => Self::new(status, "the request failed", ""),
         }
+    }
+}
+
+impl PageProblem {
+    /// Where a job is that the API has found in the archive.
+    pub(super) fn archived_at(&self) -> Option<String> {
+        let id: JobId = self.details.get("id").filter(|_| self.code == "archived")?.as_str()?.parse().ok()?;
+        Some(format!("/archive/{id}"))
     }
 }
 
@@ -68,19 +87,37 @@ pub(super) struct AnswerCache {
 }
 
 /// One answer. Whoever comes while it is asked for waits for it instead of asking too.
-type CachedAnswer = tokio::sync::Mutex<Option<(Instant, Bytes)>>;
+#[derive(Default)]
+struct CachedAnswer {
+    known: tokio::sync::Mutex<Option<(Instant, Result<Bytes, PageProblem>)>>,
+    /// Since when it stands, and its bytes: for whoever makes room, and must not wait.
+    kept: Mutex<Option<(Instant, usize)>>,
+}
 
 impl AnswerCache {
     fn entry(&self, key: String) -> Arc<CachedAnswer> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST {
-            known.clear();
+        if !known.contains_key(&key) {
+            make_room(&mut known);
         }
         known.entry(key).or_default().clone()
     }
 
     fn forget(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Forgets what is too old for anybody, and everything when that is not enough.
+fn make_room(known: &mut HashMap<String, Arc<CachedAnswer>>) {
+    let kept = |one: &CachedAnswer| *one.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    // One that nobody holds and that has no answer was asked for by somebody who has gone.
+    known.retain(|_, one| {
+        kept(one).map_or_else(|| Arc::strong_count(one) > 1, |(at, _)| at.elapsed() < FRESH)
+    });
+    let bytes: usize = known.values().filter_map(|one| Some(kept(one)?.1)).sum();
+    if known.len() >= MOST || bytes >= MOST_BYTES {
+        known.clear();
     }
 }
 
@@ -115,15 +152,17 @@ impl ApiCalls {
 
     async fn look(&self, path: &str) -> Result<Bytes, PageProblem> {
         let entry = self.answers.entry(format!("{} {path}", seen_by(&self.caller)));
-        let mut known = entry.lock().await;
-        if let Some((at, bytes)) = &*known
+        let mut known = entry.known.lock().await;
+        if let Some((at, answer)) = &*known
             && at.elapsed() < FRESH
         {
-            return Ok(bytes.clone());
+            return answer.clone();
         }
-        let bytes = self.send(Method::GET, path, None).await?;
-        *known = (bytes.len() <= MOST_BYTES).then(|| (Instant::now(), bytes.clone()));
-        Ok(bytes)
+        let answer = self.send(Method::GET, path, None).await;
+        let (at, bytes) = (Instant::now(), answer.as_ref().map_or(0, Bytes::len));
+        *known = Some((at, answer.clone()));
+        *entry.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, bytes));
+        answer
     }
 
     /// Reads a path of the API afresh, for what must not be kept.
@@ -191,4 +230,33 @@ pub(super) fn carried(headers: &HeaderMap) -> HeaderMap {
         .filter(|(name, _)| CARRIED.contains(&name.as_str()))
         .map(|(a, b)| (a.clone(), b.clone()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn old_answers_make_room_for_new_ones() {
+        let answers = AnswerCache::default();
+        let keep = async |key: String, bytes: usize| {
+            let entry = answers.entry(key);
+            *entry.known.lock().await = Some((Instant::now(), Ok(Bytes::from(vec![0; bytes]))));
+            *entry.kept.lock().unwrap() = Some((Instant::now(), bytes));
+        };
+        let count = || answers.known.lock().unwrap().len();
+        for number in 0..100 {
+            keep(number.to_string(), 1_000).await;
+        }
+        assert_eq!(count(), 100);
+        tokio::time::advance(FRESH).await;
+        keep("new".to_owned(), 1_000).await;
+        assert_eq!(count(), 1, "the others were too old for anybody");
+        for number in 0..40 {
+            keep(number.to_string(), 1 << 20).await;
+        }
+        let bytes = |one: &Arc<CachedAnswer>| one.kept.lock().unwrap().map_or(0, |(_, bytes)| bytes);
+        let bytes: usize = answers.known.lock().unwrap().values().map(bytes).sum();
+        assert!(bytes <= MOST_BYTES + (1 << 20), "{bytes}");
+    }
 }

@@ -4,11 +4,8 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::actions;
 use super::assets::{ICON_PATH, SCRIPT_PATH, STYLE_PATH};
-use super::call::PageProblem;
+use super::call::{LOOKS_EVERY_MS, PageProblem};
 use super::visit::PageVisit;
-
-/// How often an open page looks for changes, in milliseconds.
-const LOOKS_EVERY_MS: u32 = 2_000;
 
 /// A place of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +18,7 @@ pub(super) enum PagePlace {
     Jobs,
     Queues,
     Workflows,
+    Batches,
     Signals,
     Schedules,
     Workers,
@@ -68,6 +66,7 @@ const GROUPS: [(&str, &[NavLine]); 5] = [
             line(PagePlace::Jobs, "Jobs", "/jobs", "GET /api/v1/jobs"),
             line(PagePlace::Queues, "Queues", "/queues", "GET /api/v1/queues"),
             line(PagePlace::Workflows, "Workflows", "/workflows", "GET /api/v1/workflows"),
+            line(PagePlace::Batches, "Batches", "/batches", "GET /api/v1/batches"),
             line(PagePlace::Signals, "Signals", "/signals", "GET /api/v1/signals"),
             line(PagePlace::Schedules, "Schedules", "/schedules", "GET /api/v1/schedules"),
         ],
@@ -119,8 +118,8 @@ pub(super) fn page(visit: &PageVisit, place: PagePlace, title: &str, body: &Mark
                         p.connection role="status" hidden {
                             "The connection is lost. The figures below are old; trying again."
                         }
-                        @if let Some(done) = visit.asked("done").as_deref().and_then(actions::done) {
-                            p.done role="status" { (done) }
+                        @if let Some(done) = visit.asked("done").as_deref().and_then(actions::said) {
+                            p.done role="status" data-said="" { (done) }
                         }
                         (body)
                     }
@@ -239,15 +238,20 @@ pub(super) fn sentence(text: &str) -> String {
 pub(super) fn heading(title: &str, lead: &Markup, actions: &Markup) -> Markup {
     html! {
         header.heading {
-            div { h1 { (title) } p.lead { (lead) } }
+            div data-live="heading" { h1 { (title) } p.lead { (lead) } }
             @if !actions.0.is_empty() { div.actions { (actions) } }
         }
     }
 }
 
-/// What is said where a list has no rows.
+/// What is said where there is nothing.
 pub(super) fn empty(text: &str) -> Markup {
     html! { p.empty { (text) } }
+}
+
+/// The same where a list has no rows yet: the list takes its place as soon as there are some.
+pub(super) fn no_rows(rows: &str, text: &str) -> Markup {
+    html! { p.empty data-empty=(rows) { (text) } }
 }
 
 /// The links to the next page of a list, and back to its beginning.

@@ -35,10 +35,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::header::ACCEPT;
+use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
+use http_body_util::BodyExt as _;
 use maud::html;
 
 use crate::api::Api;
@@ -64,10 +65,32 @@ pub(crate) fn routes(api: &Api, calls: Router, needs: HashMap<String, RouteNeeds
 
 /// True for a request of a browser that shows what it gets to somebody, outside of what programs call.
 pub(crate) fn for_a_person(request: &Request) -> bool {
+    request.method() == Method::GET && wants_words(request) && !request.uri().path().starts_with("/api/")
+}
+
+/// True for a request of a browser for a view or with a form.
+pub(crate) fn wants_words(request: &Request) -> bool {
     let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    request.method() == Method::GET
-        && accepts.contains("text/html")
-        && !request.uri().path().starts_with("/api/")
+    accepts.contains("text/html")
+}
+
+/// A refusal as a person reads it: whatever stood in the way before or within a view was said as programs are told.
+/// What else the answer has, such as when to come again, stays.
+pub(crate) async fn in_words(response: Response) -> Response {
+    let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if response.status().is_success() || !is_json {
+        return response;
+    }
+    let (head, body) = response.into_parts();
+    let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let problem = call::PageProblem::of(head.status, &bytes);
+    let mut shown = visit::answer(head.status, &frame::bare("Not shown", &frame::problem(&problem)));
+    for (name, value) in &head.headers {
+        if !shown.headers().contains_key(name) && name != CONTENT_LENGTH {
+            shown.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+    shown
 }
 
 /// What a person sees who follows a wrong link.
@@ -99,6 +122,8 @@ fn table() -> Vec<PageRoute> {
         view("/parked", get(views::parked::show)),
         view("/workflows", get(views::workflows::list)),
         view("/workflows/{id}", get(views::workflow::show)),
+        view("/batches", get(views::batches::list)),
+        view("/batches/{id}", get(views::batches::show)),
         view("/signals", get(views::signals::list)),
         view("/schedules", get(views::schedules::list)),
         view("/rejects", get(views::rejects::list)),

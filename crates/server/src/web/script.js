@@ -28,20 +28,38 @@
   const renewRows = (fresh) => {
     for (const rows of document.querySelectorAll('[data-rows]')) {
       const other = fresh.querySelector(`[data-rows="${CSS.escape(rows.dataset.rows)}"]`);
-      if (!other) continue;
+      const isEmpty = fresh.querySelector(`[data-empty="${CSS.escape(rows.dataset.rows)}"]`);
+      if (!other && !isEmpty) continue;
       const known = new Map([...rows.children].map((row) => [row.dataset.key, row]));
-      const told = new Map([...other.children].map((row) => [row.dataset.key, row]));
+      const told = new Map([...(other?.children || [])].map((row) => [row.dataset.key, row]));
+      const added = [...told.keys()].filter((key) => !known.has(key)).length;
+      const pushed = pushedOff([...known.keys()], told, added > 0 && fresh.querySelector('a[rel="next"]'));
       for (const [key, row] of known) {
-        row.classList.toggle('gone', !told.has(key));
+        row.classList.toggle('gone', !told.has(key) && !pushed.has(key));
         if (told.has(key)) renew(row, told.get(key));
       }
-      const added = [...told.keys()].filter((key) => !known.has(key)).length;
       offer(rows, other, added);
     }
   };
 
+  // Rows at the end that new ones have moved to the next page: they are still there, only not on this one.
+  const pushedOff = (keys, told, isFull) => {
+    const pushed = new Set();
+    if (!isFull) return pushed;
+    for (let at = keys.length - 1; at >= 0 && !told.has(keys[at]); at -= 1) pushed.add(keys[at]);
+    return pushed;
+  };
+
+  // Where it said that there is nothing yet, what has come takes that place: nothing moves but an empty note.
+  const fill = (fresh) => {
+    for (const note of document.querySelectorAll('[data-empty]')) {
+      const rows = fresh.querySelector(`[data-rows="${CSS.escape(note.dataset.empty)}"]`);
+      if (rows && !isBusy(note)) note.replaceWith((rows.closest('.wide') || rows).cloneNode(true));
+    }
+  };
+
   const offer = (rows, other, added) => {
-    const box = rows.closest('.wide') || rows.parentElement;
+    const box = rows.closest('.wide') || rows;
     let more = box.previousElementSibling;
     if (!more || !more.classList.contains('more')) more = null;
     if (!added) { if (more) more.remove(); return; }
@@ -54,6 +72,26 @@
     more.onclick = () => { rows.replaceChildren(...other.cloneNode(true).children); more.remove(); };
   };
 
+  // What was said of a change belongs to that change, and not to whoever opens or reloads the address later.
+  const done = document.querySelector('[data-said]');
+  if (done) {
+    setTimeout(() => {
+      const here = new URL(location.href);
+      here.searchParams.delete('done');
+      history.replaceState(null, '', here);
+      done.classList.add('past');
+    }, 15000);
+  }
+
+  // A button that is pressed twice asks once.
+  document.addEventListener('submit', (event) => {
+    const form = event.target;
+    if (form.method !== 'post') return;
+    if (form.dataset.sent) { event.preventDefault(); return; }
+    form.dataset.sent = 'yes';
+    setTimeout(() => delete form.dataset.sent, 5000);
+  });
+
   let looking = false;
   const look = async () => {
     if (looking || document.hidden) return;
@@ -64,6 +102,7 @@
       if (!answer.ok) throw new Error(String(answer.status));
       const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
       renewPlaces(fresh);
+      fill(fresh);
       renewRows(fresh);
       if (status) status.hidden = true;
     } catch {

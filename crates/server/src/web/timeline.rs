@@ -4,7 +4,7 @@ use backstop::Timestamp;
 use backstop_core::job::{AttemptJson, JobJson};
 use maud::{Markup, html};
 
-use super::words::{span, span_ms};
+use super::words::{short, short_id, span, span_ms};
 
 /// The width of the drawing; a run is never narrower than a mark of it.
 const WIDTH: u64 = 1_000;
@@ -32,7 +32,9 @@ pub(super) fn timeline(now: Timestamp, job: &JobJson, runs: &[AttemptJson]) -> M
                     rect.(sort(run)) x=(left) y="4" width=(width) height="20" {
                         title {
                             "Run " (run.number) ": " (run.cause.as_str().replace('_', " ")) ", "
-                            (span_ms(run.duration_ms))
+                            (span_ms(run.duration_ms)) ", " @if run.charged { "charged" } @else { "not charged" }
+                            ", worker " (short_id(&run.worker.to_string()))
+                            @if let Some(version) = &run.code_version { ", version " (short(version, 40)) }
                         }
                     }
                 }

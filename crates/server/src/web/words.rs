@@ -99,22 +99,40 @@ pub(super) fn mark(word: &str, sort: &str) -> Markup {
     html! { span.state.(sort) { (word.replace('_', " ")) } }
 }
 
-/// The first characters of a text, with a sign that there were more.
+/// The first characters of a text, with a sign that there were more. What only turns the direction of writing around is
+/// shown as such: what is read is what is stored.
 pub(super) fn short(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+    let text = match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    };
+    if !text.contains(turns_around) {
+        return text;
     }
+    let shown =
+        |one: char| if turns_around(one) { format!("[U+{:04X}]", u32::from(one)) } else { one.to_string() };
+    text.chars().map(shown).collect()
 }
 
-/// The part of an id that tells it from its neighbours: its end, for ids begin with their time.
+/// True for the characters that embed, override or isolate a direction of writing.
+const fn turns_around(one: char) -> bool {
+    matches!(one, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// An id as lists show it: its beginning, by which it can be looked up, and its end, which tells it from its
+/// neighbours.
 pub(super) fn short_id(id: &str) -> String {
     let chars: Vec<char> = id.chars().collect();
-    if chars.len() <= 12 {
-        return id.to_owned();
+    if chars.len() <= BEGINNING + END {
+        return short(id, usize::MAX);
     }
-    format!("…{}", chars[chars.len() - 8..].iter().collect::<String>())
+    let (beginning, end) = (&chars[..BEGINNING], &chars[chars.len() - END..]);
+    format!("{}…{}", beginning.iter().collect::<String>(), end.iter().collect::<String>())
 }
+
+/// Characters of an id that a list shows: the moment it was made, to the millisecond, and what differs most.
+const BEGINNING: usize = 13;
+const END: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -142,5 +160,8 @@ mod tests {
             ("0".to_owned(), "3.0 a minute".to_owned(), "3.2/s".to_owned(), "1,204/s".to_owned())
         );
         assert_eq!(short("äöü", 2), "äö…");
+        assert_eq!(short("invoice\u{202e}fdp.exe", 50), "invoice[U+202E]fdp.exe");
+        assert_eq!(short("שלום 12", 50), "שלום 12");
+        assert_eq!(short_id("0192f3a4-5b6c-7d8e-9f01-23456789abcd"), "0192f3a4-5b6c…abcd");
     }
 }

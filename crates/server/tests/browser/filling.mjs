@@ -68,6 +68,7 @@ export const fill = async (server) => {
     ['queues', '/queues', /payments/],
     ['workflows', '/workflows', /order 4711/],
     ['workflow', `/workflows/${workflow.id}`, /charge/],
+    ['batches', '/batches', /No batches yet/],
     ['signals', '/signals', /approved\/4711/],
     ['schedules', '/schedules', /nightly/],
     ['workers', '/workers', /live/],

@@ -70,6 +70,24 @@ test('numbers change in place, new rows wait, and a lost connection is said and 
   await context.close();
 });
 
+test('a list that was empty fills by itself, and rows that are only pushed off do not fade', async () => {
+  const { context, page } = await openTab(browser);
+  await page.goto(`${server.base}/jobs?tag=later`);
+  assert.match(await page.locator('main').innerText(), /No job is like that/);
+  await server.post('/api/v1/jobs', { kind: 'nobody.knows', tags: ['later'] });
+  await page.locator('tbody tr').first().waitFor();
+  assert.equal(await page.locator('p.empty').count(), 0);
+  const jobs = Array.from({ length: 59 }, () => ({ kind: 'nobody.knows', tags: ['later'] }));
+  await server.post('/api/v1/jobs/batch', { jobs });
+  await page.locator('button.more').waitFor();
+  await page.locator('button.more').click();
+  assert.equal(await page.locator('tbody tr').count(), 50);
+  await server.post('/api/v1/jobs', { kind: 'nobody.knows', tags: ['later'] });
+  await page.locator('button.more').waitFor();
+  assert.equal(await page.locator('tbody tr.gone').count(), 0, 'they are on the next page');
+  await context.close();
+});
+
 test('the keyboard reaches everything and is trapped nowhere; Ctrl-K goes anywhere', async () => {
   const { context, page } = await openTab(browser);
   await page.goto(`${server.base}/queues`);
@@ -96,6 +114,10 @@ test('the keyboard reaches everything and is trapped nowhere; Ctrl-K goes anywhe
 test('what is found: a job by the beginning of its id, a tag, an error', async () => {
   const { context, page } = await openTab(browser);
   const { items } = await server.get('/api/v1/jobs?tag=live&limit=1');
+  await page.goto(`${server.base}/jobs?tag=live`);
+  const shown = await page.locator('tbody td code').first().innerText();
+  await page.goto(`${server.base}/find?q=${encodeURIComponent(shown)}`);
+  assert.match(page.url(), new RegExp(`/jobs/${items[0].id}$`), 'an id as lists show it');
   await page.goto(`${server.base}/find?q=${items[0].id}`);
   assert.match(page.url(), new RegExp(`/jobs/${items[0].id}$`));
   await page.goto(`${server.base}/find?q=live`);

@@ -1,11 +1,12 @@
 //! Alerts: what each channel was told of each incident.
 
 use axum::response::Response;
+use backstop::TerminalReason;
 use maud::{Markup, html};
 
 use crate::shape::{Alert, Items};
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::{PageVisit, part};
 use crate::web::words::{none, number, short, when_if};
 
@@ -20,7 +21,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     Ok(html! {
         (heading("Alerts", &html! { "One message for an incident, not one for each failure." }, &html! {}))
         @if found.items.is_empty() {
-            (empty("No alerts sent yet. Channels are configured under [alerts]."))
+            (no_rows("alerts", "No alerts sent yet. Channels are configured under [alerts]."))
         }
         @else { div.wide tabindex="0" { table {
             thead {
@@ -31,7 +32,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             }
             tbody data-rows="alerts" { @for one in &found.items {
                 tr data-key={ (one.channel) " " (one.incident) } {
-                    td { a href={ "/incidents/" (part(&one.incident)) } { code { (short(&one.incident, 40)) } } }
+                    td { a href=(about(visit, &one.incident)) { code { (short(&one.incident, 80)) } } }
                     td { (short(&one.channel, 60)) } td.n { (number(one.told)) }
                     td { (when_if(visit.now, one.told_at)) }
                     td.n { (number(one.suppressed + one.muted + one.dropped)) } td.n { (number(one.waiting)) }
@@ -41,4 +42,15 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
         } } }
         (pages(visit, "/alerts", &[], found.next_cursor.as_deref()))
     })
+}
+
+/// Where what an alert is about can be seen: an incident, the dead letters of a reason, or a circuit.
+fn about(visit: &PageVisit, incident: &str) -> String {
+    if incident.starts_with("circuit:") {
+        return "/circuits".to_owned();
+    }
+    match TerminalReason::ALL.iter().find(|reason| reason.as_str() == incident) {
+        Some(reason) => visit.path("/jobs", &[], &[("status", "failed"), ("reason", reason.as_str())]),
+        None => format!("/incidents/{}", part(incident)),
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::shape::{ArchivedJob, Items};
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::{PageVisit, part};
 use crate::web::words::{short, short_id, state, when};
 
@@ -24,7 +24,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     };
     Ok(html! {
         (heading("Archive", &html! { "Jobs that have ended and were moved out of the way of the others." }, &html! {}))
-        @if found.items.is_empty() { (empty("Nothing has been archived yet.")) }
+        @if found.items.is_empty() { (no_rows("archive", "Nothing has been archived yet.")) }
         @else { div.wide tabindex="0" { table {
             thead { tr { th { "Job" } th { "Kind" } th { "Queue" } th { "State" } th { "Archived" } } }
             tbody data-rows="archive" { @for one in &found.items {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use crate::shape::{AuditLine, Items};
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{none, number, short, when};
 
@@ -23,11 +23,11 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! { "Every change over HTTP, from this page too. Lines are only ever added." },
             &html! {},
         ))
-        @if found.items.is_empty() { (empty("No changes yet.")) }
+        @if found.items.is_empty() { (no_rows("audit", "No changes yet.")) }
         @else { div.wide tabindex="0" { table {
             thead { tr { th { "When" } th { "Who" } th { "What" } th.n { "Answer" } th.n { "Times" } th { "From" } } }
-            tbody { @for one in &found.items {
-                tr {
+            tbody data-rows="audit" { @for one in &found.items {
+                tr data-key={ (one.at) " " (one.who) " " (one.method) " " (one.path) } {
                     td { (when(visit.now, one.at)) }
                     td { (short(&one.who, 60)) @if let Some(tenant) = &one.tenant { " of " (short(tenant, 40)) } }
                     td.what {

@@ -10,9 +10,9 @@ use crate::shape::{BridgeCheckJson, BridgeJson, BridgeTestJson, Items};
 use crate::web::act::check;
 use crate::web::actions::{BRIDGE_PAUSE, BRIDGE_RESUME, PageFields};
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::{PageVisit, part};
-use crate::web::words::{mark, none, number, short, span_ms, when};
+use crate::web::words::{counted, mark, none, number, short, span_ms, when};
 
 pub(in crate::web) async fn list(visit: PageVisit) -> Response {
     let body = body(&visit, None).await;
@@ -45,7 +45,7 @@ async fn body(visit: &PageVisit, tested: Option<(&str, &BridgeTestJson)>) -> Res
             &html! {},
         ))
         @if let Some((name, told)) = tested { (result(name, told)) }
-        @if found.items.is_empty() { (empty("No bridges yet. [bridges.NAME] in backstop.toml adds one.")) }
+        @if found.items.is_empty() { (no_rows("bridges", "No bridges yet. [bridges.NAME] in backstop.toml adds one.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
@@ -124,11 +124,21 @@ fn row(visit: &PageVisit, one: &BridgeJson) -> Markup {
                         &BRIDGE_PAUSE,
                         &at,
                         "Pause",
-                        "It takes no messages and publishes none; they wait at the broker and in the outbox.",
+                        &format!(
+                            "It takes no messages and publishes none; they wait at the broker and in the outbox, where \
+                             there are {} now.",
+                            counted(one.backlog, "message")
+                        ),
                         &html! {},
                     ))
                 } @else {
-                    (visit.confirmed(&BRIDGE_RESUME, &at, "Resume", "Messages that wait go on.", &html! {}))
+                    (visit.confirmed(
+                        &BRIDGE_RESUME,
+                        &at,
+                        "Resume",
+                        &format!("{} that wait go on.", counted(one.backlog, "message")),
+                        &html! {},
+                    ))
                 }
             }
         }

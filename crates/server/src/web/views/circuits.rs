@@ -8,7 +8,7 @@ use crate::shape::{CircuitJson, Items};
 use crate::web::actions::{CIRCUIT_CLOSE, CIRCUIT_OPEN};
 use crate::web::call::PageProblem;
 use crate::web::form;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{counted, mark, number, short, when_if};
 
@@ -26,7 +26,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! { "A dependency that keeps failing is left alone for a while; its jobs wait, uncharged." },
             &html! {},
         ))
-        @if found.items.is_empty() { (empty("No dependency has been called yet.")) }
+        @if found.items.is_empty() { (no_rows("circuits", "No dependency has been called yet.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {

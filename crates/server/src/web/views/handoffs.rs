@@ -7,9 +7,9 @@ use maud::{Markup, html};
 use crate::shape::{HandOffJson, Items};
 use crate::web::actions::HANDOFF_RETRY;
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
-use crate::web::words::{mark, none, number, short, span_ms, when, when_if};
+use crate::web::words::{counted, mark, none, number, short, span_ms, when, when_if};
 
 pub(in crate::web) async fn list(visit: PageVisit) -> Response {
     let body = body(&visit).await;
@@ -25,7 +25,9 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! { "Finished jobs continue in another Backstop. Jobs it has not accepted yet wait here." },
             &html! {},
         ))
-        @if found.items.is_empty() { (empty("No hand-offs yet. [handoff.NAME] in backstop.toml adds one.")) }
+        @if found.items.is_empty() {
+            (no_rows("handoffs", "No hand-offs yet. [handoff.NAME] in backstop.toml adds one."))
+        }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
@@ -67,7 +69,11 @@ fn row(visit: &PageVisit, one: &HandOffJson) -> Markup {
                         &HANDOFF_RETRY,
                         &[("name", &one.name)],
                         "Let it go on",
-                        "What waits is sent again at once. Fix first what the receiver refused, or it stops again.",
+                        &format!(
+                            "{} that wait are sent again at once. Fix first what the receiver refused, or it stops \
+                             again.",
+                            counted(one.backlog, "job")
+                        ),
                         &html! {},
                     ))
                 }

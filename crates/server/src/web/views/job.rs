@@ -5,6 +5,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use backstop::State;
 use backstop_core::job::{AttemptJson, JobJson};
+use backstop_core::reject::RejectView;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -13,9 +14,9 @@ use crate::web::act::check;
 use crate::web::actions::{JOB_CANCEL, JOB_PAUSE, JOB_RESUME, JOB_RETRY, PageFields};
 use crate::web::call::PageProblem;
 use crate::web::form;
-use crate::web::frame::{PagePlace, sentence};
+use crate::web::frame::{PagePlace, no_rows, sentence};
 use crate::web::timeline::{sort, timeline};
-use crate::web::visit::{PageVisit, part};
+use crate::web::visit::{PageVisit, go_to, part};
 use crate::web::words::{counted, none, number, short, short_id, span_ms, state, when, when_if};
 
 /// Runs that are shown; older ones are counted.
@@ -26,7 +27,10 @@ const LONG: usize = 20_000;
 
 pub(in crate::web) async fn show(visit: PageVisit, Path(id): Path<String>) -> Response {
     let body = body(&visit, &id, false).await;
-    visit.show(PagePlace::Jobs, "Job", body)
+    match body.as_ref().err().and_then(PageProblem::archived_at) {
+        Some(archived) => go_to(&archived),
+        None => visit.show(PagePlace::Jobs, "Job", body),
+    }
 }
 
 /// The same with payload, parameters and result in the clear, which is written into the audit log.
@@ -59,13 +63,19 @@ async fn body(visit: &PageVisit, id: &str, reveal: bool) -> Result<Markup, PageP
         section data-live="job-timeline" { (timeline(visit.now, &job, &runs.items)) }
         div.two {
             (facts(visit, &job))
-            (links(&job))
+            (links(visit, &job))
         }
         (attempts(visit, &runs))
         (data(visit, &job, reveal))
         (steps(&job))
+        (rejected(visit, &job).await?)
         (checks(&told))
-        details { summary { "Raw" } pre { (short(&serde_json::to_string_pretty(&job).unwrap_or_default(), LONG)) } }
+        div data-live="job-raw" {
+            details {
+                summary { "Raw" }
+                pre { (short(&serde_json::to_string_pretty(&job).unwrap_or_default(), LONG)) }
+            }
+        }
     })
 }
 
@@ -85,19 +95,25 @@ fn actions(visit: &PageVisit, job: &JobJson) -> Markup {
                 ))
             }
             @if job.status == State::Paused { (visit.form(&JOB_RESUME, &at, &html! {}, "Resume")) }
-            @if matches!(job.status, State::Pending | State::Failed) {
+            @if matches!(job.status, State::Pending | State::Waiting | State::Failed) {
                 (visit.form(&JOB_PAUSE, &at, &html! {}, "Pause"))
             }
-            @if !matches!(job.status, State::Succeeded | State::Canceled) {
-                (visit.confirmed(
-                    &JOB_CANCEL,
-                    &at,
-                    "Cancel",
-                    "This job is canceled for good, also while it runs.",
-                    &reason,
-                ))
+            @if !job.status.is_terminal() {
+                (visit.confirmed(&JOB_CANCEL, &at, "Cancel", canceling(job), &reason))
             }
         }
+    }
+}
+
+/// What canceling a job brings about. A step takes with it what can only follow it (W4).
+fn canceling(job: &JobJson) -> &'static str {
+    match job.workflow.as_ref().map(|part| part.node.is_some()) {
+        Some(true) => {
+            "This step is canceled for good, also while it runs, and with it every step of its workflow that can \
+             only run after it."
+        }
+        Some(false) => "This job is canceled for good, also while it runs. Its batch counts it as canceled.",
+        None => "This job is canceled for good, also while it runs.",
     }
 }
 
@@ -133,7 +149,7 @@ fn facts(visit: &PageVisit, job: &JobJson) -> Markup {
     }
 }
 
-fn links(job: &JobJson) -> Markup {
+fn links(visit: &PageVisit, job: &JobJson) -> Markup {
     let texts = [
         ("Business key", job.business_key.as_deref()),
         ("Idempotency key", job.idempotency_key.as_deref()),
@@ -145,7 +161,7 @@ fn links(job: &JobJson) -> Markup {
         ("Signed by", job.signed_by.as_deref()),
     ];
     html! {
-        dl.facts {
+        dl.facts data-live="job-links" {
             dt { "Tags" }
             dd {
                 @if job.tags.is_empty() { (none()) }
@@ -155,10 +171,22 @@ fn links(job: &JobJson) -> Markup {
                 @if let Some(text) = text { dt { (name) } dd { code data-copy=(text) { (short(text, 120)) } } }
             }
             @if let Some(part) = &job.workflow {
-                @let told = serde_json::to_value(part).unwrap_or_default();
-                @if let Some(id) = told.get("id").and_then(Value::as_str) {
-                    dt { "Workflow" } dd { a href={ "/workflows/" (id) } { code { (short_id(id)) } } }
+                @let (name, under) = match part.node {
+                    Some(_) => ("Workflow", "/workflows/"),
+                    None => ("Batch", "/batches/"),
+                };
+                dt { (name) }
+                dd {
+                    a href={ (under) (part.id) } { code { (short_id(&part.id.to_string())) } }
+                    @if let Some(node) = &part.node { " step " (short(node, 80)) }
                 }
+            }
+            @if let Some(by) = &job.schedule {
+                dt { "Schedule" }
+                dd { a href="/schedules" { (short(&by.name, 80)) } ", fired for " (when(visit.now, by.fire_time)) }
+            }
+            @for (pool, permits) in &job.permits {
+                dt { "Permits" } dd { (number(u64::from(*permits))) " of " a href="/limits" { (short(pool, 80)) } }
             }
             @if let Some(by) = &job.superseded_by {
                 dt { "Superseded by" } dd { a href={ "/jobs/" (by) } { (short_id(&by.to_string())) } }
@@ -181,9 +209,9 @@ fn attempts(visit: &PageVisit, runs: &Items<AttemptJson>) -> Markup {
     html! {
         section {
             h2 { "Runs" }
-            @if runs.items.is_empty() { p.empty { "No run has ended yet." } }
-            @for run in &runs.items {
-                article.run data-live={ "run-" (run.number) } {
+            @if runs.items.is_empty() { (no_rows("runs", "No run has ended yet.")) }
+            @else { div.runs data-rows="runs" { @for run in &runs.items {
+                article.run data-key=(run.number) {
                     h3 {
                         "Run " (run.number) " " span.state.(sort(run)) { (run.cause.as_str().replace('_', " ")) }
                         span.dim { " took " (span_ms(run.duration_ms)) " after waiting " (span_ms(run.wait_ms)) ", "
@@ -211,7 +239,7 @@ fn attempts(visit: &PageVisit, runs: &Items<AttemptJson>) -> Markup {
                         @if let Some(version) = &run.code_version { ", version " (short(version, 40)) }
                         @if let Some(kind) = &run.error_type { ", " code { (short(kind, 120)) } } }
                 }
-            }
+            } } }
             @if runs.next_cursor.is_some() { p { "Older runs are not shown here; the API has them all." } }
         }
     }
@@ -220,7 +248,7 @@ fn attempts(visit: &PageVisit, runs: &Items<AttemptJson>) -> Markup {
 fn data(visit: &PageVisit, job: &JobJson, revealed: bool) -> Markup {
     let pretty = |value: &Value| short(&serde_json::to_string_pretty(value).unwrap_or_default(), LONG);
     html! {
-        section {
+        section data-live="job-data" {
             h2 { "Payload" @if revealed { " " span.state.paused { "in the clear" } } }
             pre { (pretty(&job.payload)) }
             @if !job.params.is_null() && job.params.as_object().is_none_or(|params| !params.is_empty()) {
@@ -240,25 +268,54 @@ fn data(visit: &PageVisit, job: &JobJson, revealed: bool) -> Markup {
 
 fn steps(job: &JobJson) -> Markup {
     html! {
-        @if !job.steps.is_empty() {
-            section { h2 { "Steps and effects" } ol.plain { @for step in &job.steps {
-                li {
-                    b { (short(&step.name, 80)) } " " (step.state.as_str()) ", run " (step.run)
-                    @if let Some(key) = &step.key { ", key " code { (short(key, 80)) } }
-                }
-            } } }
+        section data-live="job-steps" {
+            @if !job.steps.is_empty() {
+                h2 { "Steps and effects" }
+                ol.plain { @for step in &job.steps {
+                    li {
+                        b { (short(&step.name, 80)) } " " (step.state.as_str()) ", run " (step.run)
+                        @if let Some(key) = &step.key { ", key " code { (short(key, 80)) } }
+                    }
+                } }
+            }
         }
     }
 }
 
+/// Items that its runs left out, the latest of them.
+async fn rejected(visit: &PageVisit, job: &JobJson) -> Result<Markup, PageProblem> {
+    let mut found = Vec::new();
+    if job.rejects.is_some() {
+        let id = job.id.to_string();
+        let path = visit.path("/api/v1/rejects", &[], &[("job", &id), ("limit", "20")]);
+        found = visit.calls.get::<Items<RejectView>>(&path).await?.items;
+    }
+    Ok(html! {
+        section data-live="job-rejects" {
+            @if !found.is_empty() {
+                h2 { "Rejected items" }
+                ul.plain { @for one in &found {
+                    li {
+                        "run " (one.run) ", " (when(visit.now, one.at)) ": "
+                        a href={ "/rejects/" (part(one.fingerprint.as_str())) } { (short(&one.error, 160)) }
+                        @if let Some(item) = &one.item { " " code { (short(&item.to_string(), 160)) } }
+                    }
+                } }
+            }
+        }
+    })
+}
+
 fn checks(told: &ExplainedJob) -> Markup {
     html! {
-        @if !told.explanation.checks.is_empty() {
-            details {
-                summary { "Every check" }
-                ol.trace {
-                    @for check in &told.explanation.checks {
-                        li { b { (check.check.replace('_', " ")) } ": " (check.answer) }
+        div data-live="job-checks" {
+            @if !told.explanation.checks.is_empty() {
+                details {
+                    summary { "Every check" }
+                    ol.trace {
+                        @for check in &told.explanation.checks {
+                            li { b { (check.check.replace('_', " ")) } ": " (check.answer) }
+                        }
                     }
                 }
             }

@@ -7,9 +7,9 @@ use crate::shape::{Items, LimitJson};
 use crate::web::actions::{LIMIT_DELETE, LIMIT_SET};
 use crate::web::call::PageProblem;
 use crate::web::form;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
-use crate::web::words::{none, number, short, span, when_if};
+use crate::web::words::{counted, none, number, short, span, when_if};
 
 pub(in crate::web) async fn list(visit: PageVisit) -> Response {
     let body = body(&visit).await;
@@ -22,7 +22,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     Ok(html! {
         (heading("Limits", &html! { "How many runs of what may go at once, on all workers together." }, &html! {}))
         (new(visit))
-        @if found.items.is_empty() { (empty("No limits are set: only worker slots bound what runs.")) }
+        @if found.items.is_empty() { (no_rows("limits", "No limits are set: only worker slots bound what runs.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
@@ -50,15 +50,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
                     td.n { (number(one.in_use)) }
                     td.n { @if let Some(parked) = one.parked { (number(parked)) } @else { (none()) } }
                     td { (when_if(visit.now, one.next_start)) }
-                    td {
-                        (visit.confirmed(
-                            &LIMIT_DELETE,
-                            &[("name", &one.name)],
-                            "Remove",
-                            "What it holds back may start at once.",
-                            &html! {},
-                        ))
-                    }
+                    td { (remove(visit, one)) }
                 }
             } }
         } } }
@@ -66,14 +58,22 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     })
 }
 
+fn remove(visit: &PageVisit, one: &LimitJson) -> Markup {
+    let happens = match one.parked {
+        Some(parked) => format!("{} that it holds back may start at once.", counted(parked, "job")),
+        None => "What it holds back may start at once; how much that is is not counted by key.".to_owned(),
+    };
+    visit.confirmed(&LIMIT_DELETE, &[("name", &one.name)], "Remove", &happens, &html! {})
+}
+
 /// A form that makes a limit, or changes the one of that name.
 fn new(visit: &PageVisit) -> Markup {
-    let counted = [("all", "all runs together"), ("key", "the runs of each limit key apart")];
+    let ways = [("all", "all runs together"), ("key", "the runs of each limit key apart")];
     let fields = html! {
         (form::text("at.name", "Name", "", "such as partner-api"))
         (form::text("queue", "Queue", "", "all"))
         (form::text("kind", "Kind", "", "all"))
-        (form::choice("by", "Counts", None, &counted))
+        (form::choice("by", "Counts", None, &ways))
         (form::whole_if("concurrency", "Runs at once", 1, 1_000_000))
         (form::whole_if("rate.count", "Starts", 1, 1_000_000))
         (form::whole_if("rate.per_ms", "in so many milliseconds", 1, 31_622_400_000))

@@ -9,7 +9,7 @@ use super::redrives::{phase, strip};
 use crate::shape::{Items, PlanShown};
 use crate::web::actions::{REDRIVE_CANCEL, REDRIVE_PAUSE, REDRIVE_RESUME, REDRIVE_START};
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, sentence};
+use crate::web::frame::{PagePlace, no_rows, pages, sentence};
 use crate::web::visit::{PageVisit, part};
 use crate::web::words::{counted, none, number, short, short_id, when, when_if};
 
@@ -20,8 +20,8 @@ pub(in crate::web) async fn show(visit: PageVisit, Path(id): Path<String>) -> Re
 
 async fn body(visit: &PageVisit, id: &str) -> Result<Markup, PageProblem> {
     let shown: PlanShown = visit.calls.get(&format!("/api/v1/redrives/{}", part(id))).await?;
-    let jobs: Items<PlanJob> =
-        visit.calls.get(&format!("/api/v1/redrives/{}/jobs?limit=50", part(id))).await?;
+    let path = format!("/api/v1/redrives/{}/jobs", part(id));
+    let jobs: Items<PlanJob> = visit.calls.get(&visit.path(&path, &["cursor"], &[("limit", "50")])).await?;
     let plan = &shown.plan;
     Ok(html! {
         header.heading data-live="plan" {
@@ -52,6 +52,7 @@ async fn body(visit: &PageVisit, id: &str) -> Result<Markup, PageProblem> {
             }
         } @else { section data-live="plan-halt" {} }
         (driven(visit, &jobs.items))
+        (pages(visit, &format!("/redrives/{}", part(id)), &[], jobs.next_cursor.as_deref()))
         (history(visit, plan))
     })
 }
@@ -75,16 +76,23 @@ fn actions(visit: &PageVisit, plan: &Plan) -> Markup {
         if canary == 1 { "it has" } else { "they have" }
     );
     let again = format!("Begins again: {} first, the rest after that.", counted(u64::from(canary), "job"));
+    let on = format!("Goes on where it was: {} are still to be driven.", counted(left, "job"));
+    let hold = format!(
+        "Drives nothing more until it is resumed; {} wait. What is in flight goes on.",
+        counted(left, "job")
+    );
     let stop = format!("Drives nothing more; {} stay dead. What is in flight goes on.", counted(left, "job"));
     html! {
         div.actions {
             @match plan.phase {
                 PlanPhase::Planned => { (visit.confirmed(&REDRIVE_START, &at, "Start", &start, &html! {})) },
-                PlanPhase::Paused => { (visit.form(&REDRIVE_RESUME, &at, &html! {}, "Resume")) },
+                PlanPhase::Paused => { (visit.confirmed(&REDRIVE_RESUME, &at, "Resume", &on, &html! {})) },
                 PlanPhase::Halted => {
                     (visit.confirmed(&REDRIVE_RESUME, &at, "Resume with a canary", &again, &html! {}))
                 },
-                phase if phase.is_moving() => { (visit.form(&REDRIVE_PAUSE, &at, &html! {}, "Pause")) },
+                phase if phase.is_moving() => {
+                    (visit.confirmed(&REDRIVE_PAUSE, &at, "Pause", &hold, &html! {}))
+                },
                 _ => {},
             }
             @if !plan.phase.is_final() {
@@ -150,7 +158,7 @@ fn driven(visit: &PageVisit, jobs: &[PlanJob]) -> Markup {
     html! {
         section {
             h2 { "Jobs of the plan" }
-            @if jobs.is_empty() { p.empty { "Nothing was driven yet." } }
+            @if jobs.is_empty() { (no_rows("plan-jobs", "Nothing was driven yet.")) }
             @else { div.wide tabindex="0" { table {
                 thead {
                     tr { th { "Job" } th { "Part" } th { "Round" } th { "Outcome" } th { "Driven" } th { "Ended" } }

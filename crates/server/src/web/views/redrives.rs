@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::shape::{Items, PlanShown};
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::{PageVisit, part};
 use crate::web::words::{mark, number, short, short_id, when};
 
@@ -26,7 +26,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! { "Plans that put dead letters back, a few first and the rest when those succeeded." },
             &new,
         ))
-        @if found.items.is_empty() { (empty("No plan yet. Begin with an incident: its button makes one.")) }
+        @if found.items.is_empty() { (no_rows("plans", "No plan yet. Begin with an incident: its button makes one.")) }
         @else {
             div.wide tabindex="0" { table {
                 thead {

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::incidents::message;
 use crate::shape::Items;
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, empty, heading, no_rows, pages};
 use crate::web::visit::{PageVisit, part};
 use crate::web::words::{number, short, short_id, when};
 
@@ -26,7 +26,7 @@ async fn groups(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! { "Items that a job could not take, while the job itself went on." },
             &html! {},
         ))
-        @if found.items.is_empty() { (empty("No items have been rejected.")) }
+        @if found.items.is_empty() { (no_rows("rejects", "No items have been rejected.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {

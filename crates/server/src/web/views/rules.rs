@@ -12,7 +12,7 @@ use crate::web::act::check;
 use crate::web::actions::{PageFields, RULE_DELETE, RULE_DISABLE, RULE_ENABLE, RULE_MAKE};
 use crate::web::call::PageProblem;
 use crate::web::form;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{counted, mark, short, short_id, when};
 
@@ -50,7 +50,7 @@ async fn body(visit: &PageVisit, tried: Option<(&str, &RuleRehearsal)>) -> Resul
         ))
         @if let Some((id, told)) = tried { (rehearsal(visit, id, told)) }
         (new(visit))
-        @if found.items.is_empty() { (empty("No rules yet.")) }
+        @if found.items.is_empty() { (no_rows("rules", "No rules yet.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {

@@ -4,10 +4,10 @@ use axum::response::Response;
 use backstop::Timestamp;
 use maud::{Markup, html};
 
-use crate::shape::{Items, ScheduleJson};
-use crate::web::actions::{SCHEDULE_PAUSE, SCHEDULE_RESUME, SCHEDULE_RUN};
+use crate::shape::{Items, ScheduleJson, ScheduleOwnerKind};
+use crate::web::actions::{SCHEDULE_DELETE, SCHEDULE_PAUSE, SCHEDULE_RESUME, SCHEDULE_RUN};
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{mark, none, short, span_ms, when};
 
@@ -21,7 +21,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
         visit.calls.get(&visit.path("/api/v1/schedules", &["cursor"], &[("limit", "100")])).await?;
     Ok(html! {
         (heading("Schedules", &html! { "Jobs that are submitted by the clock." }, &html! {}))
-        @if found.items.is_empty() { (empty("No schedules yet.")) }
+        @if found.items.is_empty() { (no_rows("schedules", "No schedules yet.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
@@ -60,8 +60,7 @@ fn row(visit: &PageVisit, one: &ScheduleJson) -> Markup {
                 }
             }
             td.acts {
-                @if one.paused { (visit.form(&SCHEDULE_RESUME, &at, &html! {}, "Resume")) }
-                @else { (visit.form(&SCHEDULE_PAUSE, &at, &html! {}, "Pause")) }
+                (hold(visit, one))
                 (visit.confirmed(
                     &SCHEDULE_RUN,
                     &at,
@@ -69,9 +68,31 @@ fn row(visit: &PageVisit, one: &ScheduleJson) -> Markup {
                     "One job of it is submitted at once; its rhythm stays as it is.",
                     &html! {},
                 ))
+                @if one.owner == ScheduleOwnerKind::Api {
+                    (visit.confirmed(
+                        &SCHEDULE_DELETE,
+                        &at,
+                        "Remove",
+                        "It is gone for good and fires no more. Jobs that it has submitted stay.",
+                        &html! {},
+                    ))
+                }
             }
         }
     }
+}
+
+/// Holding it back, and letting it go on: what is passed over meanwhile is up to its misfire policy.
+fn hold(visit: &PageVisit, one: &ScheduleJson) -> Markup {
+    let at = [("name", one.name.as_str())];
+    let next =
+        one.next.first().map_or_else(|| "none is due".to_owned(), |at| format!("the next is due {at}"));
+    if one.paused {
+        let happens = format!("It submits jobs again as its rhythm says; {next}.");
+        return visit.confirmed(&SCHEDULE_RESUME, &at, "Resume", &happens, &html! {});
+    }
+    let happens = format!("It submits no job until it is resumed; {next}. Its jobs that are there go on.");
+    visit.confirmed(&SCHEDULE_PAUSE, &at, "Pause", &happens, &html! {})
 }
 
 /// The next fires on a line from now to the last of them.

@@ -7,9 +7,9 @@ use crate::shape::{Items, SignalJson};
 use crate::web::actions::SIGNAL_SEND;
 use crate::web::call::PageProblem;
 use crate::web::form;
-use crate::web::frame::{PagePlace, empty, heading};
+use crate::web::frame::{PagePlace, heading, no_rows};
 use crate::web::visit::PageVisit;
-use crate::web::words::{none, short, short_id, when, when_if};
+use crate::web::words::{counted, none, short, short_id, when, when_if};
 
 pub(in crate::web) async fn list(visit: PageVisit) -> Response {
     let body = body(&visit).await;
@@ -21,6 +21,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     let kept: Items<SignalJson> = visit.calls.get("/api/v1/signals?state=kept&limit=100").await?;
     let fields = html! {
         (form::text("key", "Signal", "", "the name that jobs wait for"))
+        input type="hidden" name="id" value={ "page " (backstop::job_id()) };
         (form::json("payload", "Payload, as JSON", "null"))
     };
     let send = visit.confirmed(
@@ -37,7 +38,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &send,
         ))
         h2 { "Awaited" }
-        @if waiting.items.is_empty() { (empty("No job waits for a signal.")) }
+        @if waiting.items.is_empty() { (no_rows("awaited", "No job waits for a signal.")) }
         @else { div.wide tabindex="0" { table {
             thead { tr { th { "Signal" } th { "Job" } th { "Waits until" } th { "Give it" } } }
             tbody data-rows="awaited" { @for one in &waiting.items {
@@ -46,12 +47,12 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
                     td { code { (short(&one.key, 100)) } }
                     td { a href={ "/jobs/" (job) } { code { (short_id(&job)) } } }
                     td { (when(visit.now, one.until)) }
-                    td { (give(visit, &one.key)) }
+                    td { (give(visit, one, waiting.items.iter().filter(|other| other.key == one.key).count())) }
                 }
             } }
         } } }
         h2 { "Arrived early" }
-        @if kept.items.is_empty() { (empty("No signals arrived early.")) }
+        @if kept.items.is_empty() { (no_rows("kept", "No signals arrived early.")) }
         @else { div.wide tabindex="0" { table {
             thead { tr { th { "Signal" } th { "Id" } th { "Sent" } th { "Kept until" } } }
             tbody data-rows="kept" { @for one in &kept.items {
@@ -65,17 +66,23 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     })
 }
 
-/// The form that gives one signal.
-fn give(visit: &PageVisit, key: &str) -> Markup {
+/// The form that gives one signal. Its id is that of this wait: whoever presses twice has sent it once, and the next
+/// that waits for the same key is not let go by the second press.
+fn give(visit: &PageVisit, one: &SignalJson, waiting: usize) -> Markup {
+    let job = one.job.map(|job| job.to_string()).unwrap_or_default();
     let fields = html! {
-        input type="hidden" name="key" value=(key);
+        input type="hidden" name="key" value=(one.key);
+        input type="hidden" name="id" value={ "page " (job) " " (one.until.as_micros()) };
         (form::json("payload", "Payload, as JSON", "null"))
     };
     visit.confirmed(
         &SIGNAL_SEND,
         &[],
         "Give",
-        "Every job that waits for it goes on with this payload.",
+        &format!(
+            "Every job that waits for it goes on with this payload: {} here.",
+            counted(waiting as u64, "job")
+        ),
         &fields,
     )
 }

@@ -1,7 +1,9 @@
 //! Tokens: who may call, and what each may do.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde_json::json;
@@ -12,9 +14,11 @@ use crate::web::act::check;
 use crate::web::actions::{PageFields, TOKEN_REVOKE};
 use crate::web::call::PageProblem;
 use crate::web::form;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{mark, none, short, when, when_if};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(in crate::web) async fn list(visit: PageVisit) -> Response {
     let body = body(&visit, None).await;
@@ -31,6 +35,17 @@ pub(in crate::web) async fn make(visit: PageVisit, body_bytes: Bytes) -> Respons
         let mut new = json!({ "name": form.get("name").unwrap_or_default().trim(), "scopes": scopes });
         if let Some(tenant) = form.get("tenant") {
             new["tenant"] = tenant.trim().into();
+        }
+        if let Some(queues) = form.get("queues") {
+            let queues = queues.split(',').map(str::trim).filter(|queue| !queue.is_empty());
+            new["queues"] = queues.collect::<Vec<_>>().into();
+        }
+        if let Some(days) = form.get("days") {
+            let days: u32 = days.trim().parse().map_err(|_| {
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                PageProblem::new(status, "the days are not a whole number", "go back and correct it")
+            })?;
+            new["expires_at"] = json!(visit.now.after(DAY * days));
         }
         let answer = visit.calls.change(Method::POST, "/api/v1/tokens", Some(&new)).await?;
         let made: MadeToken =
@@ -56,7 +71,7 @@ async fn body(visit: &PageVisit, made: Option<&str>) -> Result<Markup, PageProbl
             }
         }
         (new(visit))
-        @if found.items.is_empty() { (empty("No tokens yet: anyone on this machine can do everything.")) }
+        @if found.items.is_empty() { (no_rows("tokens", "No tokens yet: anyone on this machine can do everything.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
@@ -108,6 +123,11 @@ fn new(visit: &PageVisit) -> Markup {
                     input type="hidden" name="proof" value=(visit.proof());
                     (form::text("name", "Name", "", "who will hold it"))
                     (form::text("tenant", "Tenant", "", "all"))
+                    (form::text("queues", "Queues, between commas", "", "all"))
+                    label.field {
+                        span { "Expires after days" }
+                        input type="number" name="days" min="1" max="36500" placeholder="never";
+                    }
                     fieldset { legend { "May" }
                         @for scope in Scope::ALL {
                             label.check {

@@ -11,7 +11,7 @@ use crate::web::act::check;
 use crate::web::actions::{PageFields, WEBHOOK_DELETE};
 use crate::web::call::PageProblem;
 use crate::web::form;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{short, when};
 
@@ -78,7 +78,7 @@ async fn body(visit: &PageVisit, secret: Option<&str>) -> Result<Markup, PagePro
             }
         }
         (new(visit))
-        @if found.items.is_empty() { (empty("No webhooks yet.")) }
+        @if found.items.is_empty() { (no_rows("webhooks", "No webhooks yet.")) }
         @else { div.wide tabindex="0" { table {
             thead { tr { th { "Address" } th { "Events" } th { "Queues" } th { "Made" } th { "Change" } } }
             tbody data-rows="webhooks" { @for one in &found.items {

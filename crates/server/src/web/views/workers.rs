@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use crate::shape::{Items, Worker};
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{mark, none, number, short, short_id, when};
 
@@ -24,7 +24,10 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! {},
         ))
         @if found.items.is_empty() {
-            (empty("No worker has made itself known. Jobs wait until one does: `backstop work` starts one."))
+            (no_rows(
+                "workers",
+                "No worker has made itself known. Jobs wait until one does: `backstop work` starts one.",
+            ))
         }
         @else { div.wide tabindex="0" { table {
             thead {

@@ -61,8 +61,27 @@ fn actions(visit: &PageVisit, one: &WorkflowJson) -> Markup {
     html! {
         @if one.finished_at.is_none() {
             div.actions {
-                @if is_paused { (visit.form(&WORKFLOW_RESUME, &at, &html! {}, "Resume")) }
-                @else { (visit.form(&WORKFLOW_PAUSE, &at, &html! {}, "Pause")) }
+                @if is_paused {
+                    (visit.confirmed(
+                        &WORKFLOW_RESUME,
+                        &at,
+                        "Resume",
+                        &format!("{} that have not ended go on, as their turn comes.", counted(left, "step")),
+                        &html! {},
+                    ))
+                } @else {
+                    (visit.confirmed(
+                        &WORKFLOW_PAUSE,
+                        &at,
+                        "Pause",
+                        &format!(
+                            "Of {} that have not ended, those that have not started wait until it is resumed. What \
+                             runs goes on.",
+                            counted(left, "step")
+                        ),
+                        &html! {},
+                    ))
+                }
                 (visit.confirmed(
                     &WORKFLOW_CANCEL,
                     &at,

@@ -5,7 +5,8 @@ use maud::{Markup, html};
 
 use crate::shape::{Items, StepCounts, WorkflowJson};
 use crate::web::call::PageProblem;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::form;
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{mark, number, short, short_id, when, when_if};
 
@@ -19,7 +20,8 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     let found: Items<WorkflowJson> = visit.calls.get(&path).await?;
     Ok(html! {
         (heading("Workflows", &html! { "Jobs that follow each other, as graphs." }, &html! {}))
-        @if found.items.is_empty() { (empty("No workflows yet.")) }
+        (filters(visit, "/workflows"))
+        @if found.items.is_empty() { (no_rows("workflows", "No workflows yet.")) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
@@ -42,6 +44,20 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
         } } }
         (pages(visit, "/workflows", &["status", "name"], found.next_cursor.as_deref()))
     })
+}
+
+/// The form that narrows a list of workflows or batches down.
+pub(super) fn filters(visit: &PageVisit, path: &str) -> Markup {
+    let states = ["", "running", "paused", "succeeded", "failed", "canceled"];
+    let states = states.map(|state| (state, if state.is_empty() { "any" } else { state }));
+    html! {
+        form.filters action=(path) method="get" {
+            (form::choice("status", "State", visit.asked("status").as_deref(), &states))
+            (form::text("name", "Name", &visit.asked("name").unwrap_or_default(), "any"))
+            button { "Filter" }
+            @if visit.uri.query().is_some() { a href=(path) { "Clear" } }
+        }
+    }
 }
 
 /// Where a workflow is, as a mark.

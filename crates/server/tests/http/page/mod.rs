@@ -1,8 +1,10 @@
 //! The page as people and browsers meet it: who is let in, what is shown to whom, and what a form can do.
 
 mod bridges;
+mod changes;
 mod escaping;
 mod handoffs;
+mod live;
 mod rights;
 mod sessions;
 
@@ -77,13 +79,22 @@ pub(crate) async fn stage() -> Stage {
 
 /// A job that fails for good with this error.
 pub(crate) async fn dead_letter(stage: &Stage, token: &str, job: Value, error: &str, kind_of_error: &str) {
+    failed(stage, token, job, (error, kind_of_error, "permanent")).await;
+}
+
+/// A job that fails once with an error of this type and class.
+pub(crate) async fn failed(
+    stage: &Stage,
+    token: &str,
+    job: Value,
+    (error, kind_of_error, class): (&str, &str, &str),
+) {
     let submitted = stage.call_with("POST", "/api/v1/jobs", Some(token), &job.to_string()).await;
     assert_eq!(submitted.status, 201, "{}", submitted.text);
     let (kind, queue) = (&job["kind"], job.get("queue").cloned().unwrap_or_else(|| json!("default")));
     let claim = json!({ "worker": "w", "queues": [queue], "kinds": [kind], "limit": 10 });
     let claimed = stage.call_with("POST", "/api/v1/work/claim", Some(token), &claim.to_string()).await;
-    let outcome =
-        json!({ "type": "failed", "class": "permanent", "message": error, "error_type": kind_of_error });
+    let outcome = json!({ "type": "failed", "class": class, "message": error, "error_type": kind_of_error });
     let lease = claimed.json()["jobs"][0]["lease"]["token"].clone();
     let finish = json!({ "results": [{ "lease": lease, "outcome": outcome }] });
     let ended = stage.call_with("POST", "/api/v1/work/finish", Some(token), &finish.to_string()).await;
