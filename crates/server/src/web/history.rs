@@ -40,7 +40,8 @@ pub(super) const MOST_INCIDENTS: usize = 50;
 /// What is remembered of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct QueueCounts {
-    pub(super) ended: u64,
+    pub(super) succeeded: u64,
+    pub(super) canceled: u64,
     pub(super) failed: u64,
     pub(super) pending: u64,
     pub(super) running: u64,
@@ -51,7 +52,8 @@ impl QueueCounts {
     fn of(view: &QueueView, now: Timestamp) -> Self {
         let wait = view.oldest_due.map_or(Duration::ZERO, |due| now.since(due));
         Self {
-            ended: view.succeeded + view.failed + view.canceled,
+            succeeded: view.succeeded,
+            canceled: view.canceled,
             failed: view.failed,
             pending: view.pending,
             running: view.running,
@@ -60,13 +62,22 @@ impl QueueCounts {
     }
 }
 
+/// What is remembered of an incident: since when it is known, and how often it has failed.
+#[derive(Debug, Clone, Copy)]
+struct FailureCount {
+    first_seen: Timestamp,
+    failures: u64,
+}
+
 /// The counts of one moment.
 #[derive(Debug, Clone)]
 struct CountSample {
     at: Timestamp,
     queues: HashMap<Arc<str>, QueueCounts>,
-    /// Failures of incidents, by fingerprint.
-    failures: HashMap<Arc<str>, u64>,
+    /// True when there were no other queues: one that is in a later sample alone is new.
+    has_all_queues: bool,
+    /// By fingerprint.
+    failures: HashMap<Arc<str>, FailureCount>,
 }
 
 /// The last hour.
@@ -84,11 +95,16 @@ impl CountHistory {
     /// Takes a sample, and forgets what is older than an hour.
     pub(super) fn add(&self, now: Timestamp, mut queues: Vec<QueueView>, incidents: &[Incident]) {
         queues.sort_by_key(|view| std::cmp::Reverse(view.pending + view.running + view.failed));
+        let has_all_queues = queues.len() <= MOST_QUEUES;
         queues.truncate(MOST_QUEUES);
         let counts = queues.iter().map(|view| (view.name.as_str().into(), QueueCounts::of(view, now)));
         let failures = incidents.iter().take(MOST_INCIDENTS);
-        let failures = failures.map(|one| (one.fingerprint.to_string().into(), one.failures));
-        let sample = CountSample { at: now, queues: counts.collect(), failures: failures.collect() };
+        let failures = failures.map(|one| {
+            let count = FailureCount { first_seen: one.first_seen, failures: one.failures };
+            (one.fingerprint.to_string().into(), count)
+        });
+        let (queues, failures) = (counts.collect(), failures.collect());
+        let sample = CountSample { at: now, queues, has_all_queues, failures };
         self.add_to_day(&sample);
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.retain(|one| one.at.after(HOUR) >= now && one.at < now);
@@ -137,16 +153,25 @@ impl CountHistory {
         })
     }
 
-    /// How fast a count grows, per second. Where it shrinks, as when jobs are archived, nothing is known.
-    pub(super) fn growth(
-        &self,
-        now: Timestamp,
-        sees: impl Fn(&str) -> bool,
-        pick: impl Fn(&QueueCounts) -> u64,
-    ) -> Line {
+    /// How fast jobs end, per second. Counts are taken apart: a dead letter that is driven again leaves one and ends
+    /// in another, and is no less an end for that. Where more are archived than end, nothing is known.
+    pub(super) fn ended(&self, now: Timestamp, sees: impl Fn(&str) -> bool) -> Line {
         self.points(now, |before, sample| {
-            let (from, to) = (sum(before?, &sees, &pick), sum(sample, &sees, &pick));
-            per_second(before?, sample, from, to)
+            let before = before?;
+            let seconds = sample.at.since(before.at).as_secs_f64();
+            (seconds > 0.0).then_some(())?;
+            let mut ended = 0;
+            for (name, to) in sample.queues.iter().filter(|(name, _)| sees(name)) {
+                let from = match before.queues.get(name) {
+                    Some(from) => *from,
+                    None if before.has_all_queues => QueueCounts::default(),
+                    // It was among those that are not remembered: all that it ever did is no news.
+                    None => continue,
+                };
+                ended += to.succeeded.checked_sub(from.succeeded)?;
+                ended += to.canceled.checked_sub(from.canceled)? + to.failed.saturating_sub(from.failed);
+            }
+            Some(float(ended) / seconds)
         })
     }
 
@@ -176,6 +201,12 @@ impl CountHistory {
     }
 }
 
+/// Two lines as one; where only one is known, it is that one.
+pub(super) fn added(one: &Line, other: &Line) -> Line {
+    let both = one.iter().zip(other);
+    both.map(|(one, other)| one.zip(*other).map(|(one, other)| one + other).or(*one).or(*other)).collect()
+}
+
 /// The points of a line over a window, of samples between which there may be gaps.
 fn line(
     now: Timestamp,
@@ -197,11 +228,16 @@ fn line(
     joined(known.collect(), step, gap)
 }
 
-/// How fast an incident fails between two samples. One that was not there before had not failed.
+/// How fast an incident fails between two samples. One that was not there before is new, or was not among the latest:
+/// then what it did in between is not known.
 fn failing(before: Option<&CountSample>, sample: &CountSample, fingerprint: &str) -> Option<f64> {
-    let to = *sample.failures.get(fingerprint)?;
-    let from = before?.failures.get(fingerprint).copied().unwrap_or(0);
-    per_second(before?, sample, from, to)
+    let (before, to) = (before?, sample.failures.get(fingerprint)?);
+    let from = match before.failures.get(fingerprint) {
+        Some(from) => from.failures,
+        None if to.first_seen >= before.at => 0,
+        None => return None,
+    };
+    per_second(before, sample, from, to.failures)
 }
 
 fn sum(sample: &CountSample, sees: &impl Fn(&str) -> bool, pick: &impl Fn(&QueueCounts) -> u64) -> u64 {
@@ -273,6 +309,24 @@ mod tests {
         }
     }
 
+    fn incident(failures: u64, first_seen: Timestamp) -> Incident {
+        Incident {
+            fingerprint: "0011223344556677".parse().unwrap(),
+            kind: "k".into(),
+            error_type: "E".into(),
+            message: "m".into(),
+            failures,
+            dead: 0,
+            open: 0,
+            first_seen,
+            last_seen: first_seen,
+            first_version: None,
+            last_version: None,
+            sample_job: backstop::JobId::from_u128(1),
+            standing: backstop_core::incident::Standing::default(),
+        }
+    }
+
     #[test]
     fn rates_are_differences_and_what_is_not_known_is_a_gap() {
         let history = CountHistory::default();
@@ -285,7 +339,7 @@ mod tests {
         }
         let now = at(450);
         assert_eq!(history.window(now), Duration::from_secs(900), "as long as it needs");
-        let rate = history.growth(now, |name| name == "mail", |counts| counts.ended);
+        let rate = history.ended(now, |name| name == "mail");
         assert_eq!(rate.len(), POINTS);
         let known: Vec<usize> = (0..POINTS).filter(|place| rate[*place].is_some()).collect();
         assert!(known.iter().all(|place| (rate[*place].unwrap() - 2.0).abs() < 1e-9), "{rate:?}");
@@ -295,7 +349,40 @@ mod tests {
         assert_eq!(backlog[POINTS - 1], Some(9.0), "only what the visitor sees is added up");
         // A count that shrinks says nothing of how fast it grew.
         history.add(at(455), vec![queue("mail", 0, 9)], &[]);
-        assert_eq!(history.growth(at(455), |_| true, |counts| counts.ended)[POINTS - 1], None);
+        assert_eq!(history.ended(at(455), |_| true)[POINTS - 1], None);
+    }
+
+    #[test]
+    fn dead_letters_that_are_driven_again_end_once_more() {
+        let history = CountHistory::default();
+        for step in 0..20 {
+            let view = QueueView { failed: 500 - step * 10, ..queue("mail", step * 10, 0) };
+            history.add(at(step * 5), vec![view], &[]);
+        }
+        let rate = history.ended(at(95), |_| true);
+        assert!(rate.iter().flatten().all(|rate| (rate - 2.0).abs() < 1e-9), "{rate:?}");
+        assert!(rate.iter().any(Option::is_some));
+    }
+
+    #[test]
+    fn what_was_not_remembered_before_is_no_news() {
+        let history = CountHistory::default();
+        let many = |count: usize| (0..count).map(|number| queue(&format!("q{number:03}"), 0, 9)).collect();
+        let mut queues: Vec<QueueView> = many(MOST_QUEUES + 1);
+        history.add(at(0), queues.clone(), &[]);
+        // The last one was not among the fullest; now it is, with all that it has ever done.
+        queues.last_mut().unwrap().succeeded = 1_000_000;
+        queues.last_mut().unwrap().pending = 10_000;
+        history.add(at(5), queues, &[]);
+        assert_eq!(history.ended(at(5), |_| true)[POINTS - 1], Some(0.0));
+        // An incident that comes back among the latest is the same; one that is new has failed since.
+        let (old, new) = (incident(1_000, at(0)), Incident { first_seen: at(8), ..incident(10, at(0)) });
+        history.add(at(10), Vec::new(), &[old]);
+        assert_eq!(history.failures(at(10), "0011223344556677")[POINTS - 1], None);
+        let history = CountHistory::default();
+        history.add(at(5), Vec::new(), &[]);
+        history.add(at(10), Vec::new(), &[new]);
+        assert_eq!(history.failures(at(10), "0011223344556677")[POINTS - 1], Some(2.0));
     }
 
     #[test]
@@ -311,28 +398,13 @@ mod tests {
 
     #[test]
     fn a_trend_goes_back_a_day_once_it_is_known() {
-        let incident = |failures: u64| Incident {
-            fingerprint: "0011223344556677".parse().unwrap(),
-            kind: "k".into(),
-            error_type: "E".into(),
-            message: "m".into(),
-            failures,
-            dead: 0,
-            open: 0,
-            first_seen: at(0),
-            last_seen: at(0),
-            first_version: None,
-            last_version: None,
-            sample_job: backstop::JobId::from_u128(1),
-            standing: backstop_core::incident::Standing::default(),
-        };
         let history = CountHistory::default();
         for minute in 0..30 {
-            history.add(at(minute * 60), Vec::new(), &[incident(minute * 60)]);
+            history.add(at(minute * 60), Vec::new(), &[incident(minute * 60, at(0))]);
         }
         assert_eq!(history.trend(at(1_800), "0011223344556677").0, HOUR, "no longer than what is known");
         for minute in 30..3_000 {
-            history.add(at(minute * 60), Vec::new(), &[incident(minute * 60)]);
+            history.add(at(minute * 60), Vec::new(), &[incident(minute * 60, at(0))]);
         }
         let (window, line) = history.trend(at(2_999 * 60), "0011223344556677");
         assert_eq!((window, line.len()), (DAY, POINTS));

@@ -3,7 +3,9 @@
 pub(super) mod alerts;
 pub(super) mod archive;
 pub(super) mod audit;
+pub(super) mod batches;
 pub(super) mod bridges;
+mod causes;
 pub(super) mod circuits;
 pub(super) mod handoffs;
 pub(super) mod incident;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::response::Response;
-use backstop_core::incident::Incident;
 use backstop_core::reject::RejectGroup;
 use backstop_store::QueueView;
 use maud::{Markup, html};
 
+use super::causes::Causes;
 use super::needs;
 use crate::shape::{HandOffJson, Items, Readiness, Worker};
 use crate::web::call::PageProblem;
@@ -30,30 +30,36 @@ pub(in crate::web) async fn show(visit: PageVisit) -> Response {
 
 async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     let queues: Items<QueueView> = visit.calls.get("/api/v1/queues?limit=200").await?;
-    let incidents: Option<Items<Incident>> =
-        visit.calls.get_if_allowed("/api/v1/incidents?open=true&limit=50").await?;
+    let causes = Causes::read(visit).await?;
     let workers: Option<Items<Worker>> = visit.calls.get_if_allowed("/api/v1/workers?limit=100").await?;
     let rejects: Option<Items<RejectGroup>> =
         visit.calls.get_if_allowed("/api/v1/reject-groups?limit=50").await?;
     let handoffs: Option<Items<HandOffJson>> =
         visit.calls.get_if_allowed("/api/v1/handoffs?limit=100").await?;
-    let ready: Option<Readiness> = visit.calls.get("/health/ready").await.ok();
-    let incidents = incidents.map(|found| found.items).unwrap_or_default();
-    let needs = needs::all(visit, &queues.items, &incidents).await?;
+    let ready = readiness(visit).await;
+    let needs = needs::all(visit, &queues.items, causes.as_ref(), ready.as_ref()).await?;
     let history = visit.history();
     Ok(html! {
         (sentence(visit, &needs, &queues.items, history))
         (needs::list(&needs))
-        (charts(visit, history, &queues.items, &incidents))
+        (charts(visit, history, &queues.items, causes.as_ref()))
         (channels(
             visit,
             &queues.items,
-            &incidents,
+            causes.as_ref(),
             rejects.map(|found| found.items).as_deref(),
             handoffs.map(|found| found.items).as_deref(),
         ))
         (machine(visit, workers.map(|found| found.items).as_deref(), ready.as_ref()))
     })
+}
+
+/// The checks of this server, also when it is not ready: then the API refuses, and tells them with its refusal.
+async fn readiness(visit: &PageVisit) -> Option<Readiness> {
+    match visit.calls.get("/health/ready").await {
+        Ok(ready) => Some(ready),
+        Err(refused) => serde_json::from_value(refused.details).ok(),
+    }
 }
 
 /// The answer, before everything else.
@@ -66,7 +72,7 @@ fn sentence(
     let oldest = queues.iter().filter_map(|queue| queue.oldest_due).min();
     let wait = oldest.map_or(Duration::ZERO, |due| visit.now.since(due));
     let sees = |name: &str| visit.caller.sees(name).is_some();
-    let ended = history.growth(visit.now, sees, |counts| counts.ended);
+    let ended = history.ended(visit.now, sees);
     let speed = match recent(&ended) {
         Some(now) if now > 0.0 => format!("{} ended", rate(now)),
         Some(_) => "nothing ended just now".to_owned(),
@@ -95,27 +101,17 @@ pub(super) fn recent(line: &Line) -> Option<f64> {
     line[POINTS.saturating_sub(2)..].iter().rev().find_map(|point| *point)
 }
 
-fn charts(visit: &PageVisit, history: &CountHistory, queues: &[QueueView], incidents: &[Incident]) -> Markup {
+fn charts(
+    visit: &PageVisit,
+    history: &CountHistory,
+    queues: &[QueueView],
+    causes: Option<&Causes>,
+) -> Markup {
     let (now, window) = (visit.now, history.window(visit.now));
     let sees = |name: &str| visit.caller.sees(name).is_some();
-    let throughput = history.growth(now, sees, |counts| counts.ended);
+    let throughput = history.ended(now, sees);
     let wait = history.highest(now, sees, |counts| counts.oldest_wait_ms);
     let wait = wait.into_iter().map(|point| point.map(|value| value / 1_000.0)).collect();
-    let names: Vec<String> = incidents.iter().take(DRAWN).map(|one| short(&one.message, 40)).collect();
-    let causes: Vec<ChartLine<'_>> = incidents
-        .iter()
-        .take(DRAWN)
-        .zip(&names)
-        .zip(CLASSES)
-        .map(|((one, name), class)| {
-            let points = history.failures(now, one.fingerprint.as_str());
-            ChartLine {
-                name,
-                class,
-                points: points.into_iter().map(|point| point.map(|rate| rate * 60.0)).collect(),
-            }
-        })
-        .collect();
     let mut fullest: Vec<&QueueView> = queues.iter().collect();
     fullest.sort_by_key(|queue| std::cmp::Reverse(queue.pending + queue.running));
     let stored = |name: &str| visit.caller.queue(name).unwrap_or_else(|_| name.to_owned());
@@ -143,15 +139,7 @@ fn charts(visit: &PageVisit, history: &CountHistory, queues: &[QueueView], incid
                 &[ChartLine { name: "wait", class: "first", points: wait }],
                 seconds,
             ))
-            @if causes.is_empty() {
-                (chart(
-                    ("chart-causes", "Failures by cause"),
-                    window,
-                    &[ChartLine { name: "failures", class: "first", points: history.level(now, sees, |_| 0) }],
-                    per_minute,
-                ))
-            }
-            @else { (stacked(("chart-causes", "Failures by cause"), window, causes, per_minute)) }
+            @if let Some(causes) = causes { (causes.chart(visit)) }
             (stacked(("chart-backlog", "Waiting by queue"), window, backlog, whole))
             @if let Some(since) = history.since() {
                 p.since data-live="since" {
@@ -170,10 +158,6 @@ fn seconds(value: f64) -> String {
     span(Duration::from_secs_f64(value.max(0.0)))
 }
 
-fn per_minute(value: f64) -> String {
-    if value > 0.0 && value < 10.0 { format!("{value:.1} a minute") } else { format!("{value:.0} a minute") }
-}
-
 fn whole(value: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,
@@ -187,7 +171,7 @@ fn whole(value: f64) -> String {
 fn channels(
     visit: &PageVisit,
     queues: &[QueueView],
-    incidents: &[Incident],
+    causes: Option<&Causes>,
     rejects: Option<&[RejectGroup]>,
     handoffs: Option<&[HandOffJson]>,
 ) -> Markup {
@@ -198,12 +182,16 @@ fn channels(
     html! {
         section.channels aria-label="Channels of trouble" data-live="channels" {
             div {
-                h2 { a href="/incidents" { "Dead letters" } }
+                h2 {
+                    a href=(if causes.is_some() { "/incidents" } else { "/jobs?status=failed" }) { "Dead letters" }
+                }
                 p.figure { (number(failed)) (spark(&dead, "first", "Dead letters, the last hour")) }
-                p { (counted(incidents.len() as u64, "incident"))
-                    @if let Some(first) = incidents.iter().map(|one| one.first_seen).min() {
-                        ", the oldest first seen " (when(visit.now, first))
-                    } }
+                @if let Some(causes) = causes {
+                    p { (counted(causes.open.len() as u64, "incident"))
+                        @if let Some(first) = causes.open.iter().map(|one| one.first_seen).min() {
+                            ", the oldest first seen " (when(visit.now, first))
+                        } }
+                }
             }
             @if let Some(groups) = rejects {
                 div {
@@ -235,7 +223,7 @@ fn channels(
 
 fn machine(visit: &PageVisit, workers: Option<&[Worker]>, ready: Option<&Readiness>) -> Markup {
     html! {
-        section.machine aria-label="Workers and loops" data-live="machine" {
+        section.machine id="machine" aria-label="Workers and loops" data-live="machine" {
             @if let Some(workers) = workers { (shown_workers(visit, workers)) }
             @if let Some(ready) = ready { (loops(ready)) }
         }
@@ -275,7 +263,7 @@ fn loops(ready: &Readiness) -> Markup {
         @if !ill.is_empty() {
             ul.strip {
                 @for check in ill {
-                    li.bad { b { (check.name) } " · " (check.problem.as_deref().unwrap_or("not heard of in time")) }
+                    li.bad[check.required] { b { (short(&check.name, 80)) } " · " (needs::why(check)) }
                 }
             }
         }

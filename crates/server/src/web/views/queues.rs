@@ -10,7 +10,7 @@ use crate::web::actions::{QUEUE_PAUSE, QUEUE_RESUME};
 use crate::web::call::PageProblem;
 use crate::web::chart::spark;
 use crate::web::form;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{counted, mark, none, number, rate, short, span};
 
@@ -28,7 +28,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! { "Counts are kept, not counted: this view costs the store the same whatever it holds." },
             &html! {},
         ))
-        @if found.items.is_empty() { (empty("No queues yet. A queue appears with its first job.")) }
+        @if found.items.is_empty() { (no_rows("queues", "No queues yet. A queue appears with its first job.")) }
         @else {
             div.wide tabindex="0" { table {
                 thead {
@@ -49,7 +49,7 @@ fn row(visit: &PageVisit, queue: &QueueView) -> Markup {
     let history = visit.history();
     let stored = visit.caller.queue(&queue.name).unwrap_or_else(|_| queue.name.clone());
     let waiting = history.level(visit.now, |name| name == stored, |counts| counts.pending);
-    let ended = history.growth(visit.now, |name| name == stored, |counts| counts.ended);
+    let ended = history.ended(visit.now, |name| name == stored);
     let jobs = |status: &str| visit.path("/jobs", &[], &[("queue", &queue.name), ("status", status)]);
     html! {
         tr data-key=(queue.name) {
@@ -80,7 +80,8 @@ fn row(visit: &PageVisit, queue: &QueueView) -> Markup {
 fn change(visit: &PageVisit, queue: &QueueView) -> Markup {
     let at = [("name", queue.name.as_str())];
     if queue.paused {
-        return visit.form(&QUEUE_RESUME, &at, &html! {}, "Resume");
+        let happens = format!("{} that wait are claimed from now on.", counted(queue.pending, "job"));
+        return visit.confirmed(&QUEUE_RESUME, &at, "Resume", &happens, &html! {});
     }
     let happens = format!(
         "Nothing is claimed from it until it is resumed: {} wait. What runs goes on.",

@@ -5,6 +5,7 @@ mod changes;
 mod escaping;
 mod handoffs;
 mod live;
+mod overview;
 mod rights;
 mod sessions;
 
