@@ -8,12 +8,12 @@ use maud::{Markup, html};
 use crate::shape::Items;
 use crate::web::call::PageProblem;
 use crate::web::form;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{none, number, short, short_id, state, when};
 
 /// Conditions that the address may hold, as the API knows them.
-const KEPT: [&str; 10] = [
+const KEPT: [&str; 11] = [
     "status",
     "queue",
     "kind",
@@ -24,10 +24,15 @@ const KEPT: [&str; 10] = [
     "created_after",
     "created_before",
     "finished_after",
+    "finished_before",
 ];
 
-/// Conditions by which dead letters can be driven again from here.
-const DRIVEN_BY: [&str; 4] = ["queue", "kind", "tag", "reason"];
+/// Those of them, the first, that have an input of their own; the others have one while the address holds them.
+const TYPED: usize = 5;
+
+/// Conditions that a plan to drive again has too, and those that it has not. The fingerprint becomes its incident.
+const DRIVEN_BY: [&str; 6] = ["queue", "kind", "tag", "reason", "finished_after", "finished_before"];
+const NOT_DRIVEN_BY: [&str; 3] = ["business_key", "created_after", "created_before"];
 
 pub(in crate::web) async fn list(visit: PageVisit) -> Response {
     let body = body(&visit).await;
@@ -47,20 +52,32 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
         (heading("Jobs", &html! { "Newest first. The address holds the filter: send it to somebody." }, &actions))
         (filters(visit))
         @if found.items.is_empty() {
-            (empty(if visit.uri.query().is_some() { "No job is like that." } else { "No job was submitted yet." }))
+            (no_rows(
+                "jobs",
+                if visit.uri.query().is_some() { "No job is like that." } else { "No job was submitted yet." },
+            ))
         } @else { (table(visit, &found.items)) }
         (pages(visit, "/jobs", &KEPT, found.next_cursor.as_deref()))
     })
 }
 
-/// Dead letters that were filtered can be driven again as they were filtered: the plan counts them first.
+/// Dead letters that were filtered can be driven again as they were filtered: the plan counts them first. Where a plan
+/// cannot be as narrow as the list is, it is not begun from here: it would drive what nobody sees.
 fn drive(visit: &PageVisit) -> Markup {
     let dead = visit.asked("status").is_some_and(|status| status == "failed");
+    if !dead || !visit.allows("POST /api/v1/redrives") {
+        return html! {};
+    }
+    if let Some(name) = NOT_DRIVEN_BY.into_iter().find(|name| visit.asked(name).is_some()) {
+        return html! {
+            p.dim { "A plan to drive again cannot be narrowed by " (name.replace('_', " ")) "; leave it out first." }
+        };
+    }
     let to = match visit.asked("fingerprint") {
         Some(fingerprint) => visit.path("/redrives/new", &DRIVEN_BY, &[("incident", &fingerprint)]),
         None => visit.path("/redrives/new", &DRIVEN_BY, &[]),
     };
-    html! { @if dead && visit.allows("POST /api/v1/redrives") { a.button href=(to) { "Drive these again…" } } }
+    html! { a.button href=(to) { "Drive these again…" } }
 }
 
 fn filters(visit: &PageVisit) -> Markup {
@@ -74,7 +91,7 @@ fn filters(visit: &PageVisit) -> Markup {
             (form::text("kind", "Kind", &said("kind"), "any"))
             (form::text("tag", "Tag", &said("tag"), "any"))
             (form::text("business_key", "Business key", &said("business_key"), "any"))
-            @for name in ["reason", "fingerprint", "created_after", "created_before", "finished_after"] {
+            @for name in KEPT.into_iter().skip(TYPED) {
                 @if let Some(value) = visit.asked(name) { (form::text(name, &name.replace('_', " "), &value, "")) }
             }
             button { "Filter" }

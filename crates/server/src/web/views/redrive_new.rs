@@ -3,6 +3,7 @@
 use axum::body::Bytes;
 use axum::http::Method;
 use axum::response::Response;
+use backstop::TerminalReason;
 use backstop_core::incident::Incident;
 use backstop_core::redrive::{PlanSettings, PlanSurvey};
 use maud::{Markup, html};
@@ -18,7 +19,8 @@ use crate::web::visit::{PageVisit, part};
 use crate::web::words::{counted, number, short};
 
 /// What says which dead letters.
-const SELECTS: [&str; 6] = ["incident", "kind", "queue", "tag", "reason", "all"];
+const SELECTS: [&str; 8] =
+    ["incident", "kind", "queue", "tag", "reason", "finished_after", "finished_before", "all"];
 
 pub(in crate::web) async fn show(visit: PageVisit) -> Response {
     let query = visit.uri.query().unwrap_or_default().to_owned();
@@ -90,6 +92,9 @@ fn who(form: &PageFields, incident: Option<&Incident>) -> Markup {
             (form::text("kind", "Kind", &said("kind"), "any"))
             (form::text("queue", "Queue", &said("queue"), "any"))
             (form::text("tag", "Tag", &said("tag"), "any"))
+            (form::choice("reason", "Dead because", form.get("reason"), &reasons()))
+            (form::text("finished_after", "Died at or after", &said("finished_after"), "such as 2026-01-31T08:00:00Z"))
+            (form::text("finished_before", "Died before", &said("finished_before"), "any time"))
             @if incident.is_none() {
                 label.check {
                     input type="checkbox" name="all" value="true" checked[form.get("all").is_some()];
@@ -98,6 +103,12 @@ fn who(form: &PageFields, incident: Option<&Incident>) -> Markup {
             }
         }
     }
+}
+
+/// Why jobs are dead, as choices. What a retry cannot fix is driven only when it is named.
+fn reasons() -> Vec<(&'static str, &'static str)> {
+    let each = TerminalReason::ALL.iter().map(|reason| (reason.as_str(), reason.meaning()));
+    std::iter::once(("", "any reason that a retry may fix")).chain(each).collect()
 }
 
 fn how(form: &PageFields) -> Markup {
@@ -117,6 +128,14 @@ fn how(form: &PageFields) -> Markup {
                 1_000_000,
             ))
             (form::whole("settings.batch", "In batches of", said("batch", usual.batch), 1, 1_000))
+            (form::whole("settings.in_flight", "Under way at most", said("in_flight", usual.in_flight), 1, 10_000))
+            (form::whole(
+                "settings.ceiling",
+                "Leave out what was driven so often",
+                said("ceiling", usual.ceiling),
+                1,
+                1_000_000,
+            ))
             (form::whole(
                 "settings.max_failures",
                 "Halt after other failures",

@@ -6,6 +6,7 @@ mod escaping;
 mod handoffs;
 mod live;
 mod overview;
+mod plans;
 mod rights;
 mod sessions;
 
