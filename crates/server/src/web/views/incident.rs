@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::Path;
 use axum::response::Response;
-use backstop_core::failure::Rule;
+use backstop_core::failure::{Cause, Rule, RuleInput, RuleSet};
 use backstop_core::incident::{Incident, IncidentState};
 use backstop_core::job::JobJson;
 use maud::{Markup, html};
@@ -23,6 +23,9 @@ use crate::web::words::{counted, number, short, when};
 /// Dead letters that are compared.
 const COMPARED: usize = 50;
 
+/// Bytes of a payload that are read to compare it. One that is larger is told by its size.
+const COMPARED_BYTES: &str = "8192";
+
 /// Fields of payloads that are compared, and how deep they may lie.
 const MOST_FIELDS: usize = 200;
 const DEPTH: usize = 3;
@@ -40,7 +43,11 @@ async fn body(visit: &PageVisit, fingerprint: &str) -> Result<Markup, PageProble
     let path = visit.path(
         "/api/v1/dead-letters",
         &[],
-        &[("fingerprint", shown.incident.fingerprint.as_str()), ("limit", &COMPARED.to_string())],
+        &[
+            ("fingerprint", shown.incident.fingerprint.as_str()),
+            ("limit", &COMPARED.to_string()),
+            ("data_limit", COMPARED_BYTES),
+        ],
     );
     let dead: Items<JobJson> = visit.calls.get(&path).await?;
     let rules: Option<Items<Rule>> = visit.calls.get_if_allowed("/api/v1/rules?limit=100").await?;
@@ -67,7 +74,7 @@ async fn body(visit: &PageVisit, fingerprint: &str) -> Result<Markup, PageProble
         }
         (in_common(&dead.items))
         (samples(visit, one, &dead.items))
-        (related(visit, one, rules.map(|found| found.items).unwrap_or_default()))
+        (related(visit, one, dead.items.first(), &rules.map(|found| found.items).unwrap_or_default()))
     })
 }
 
@@ -101,7 +108,7 @@ fn actions(visit: &PageVisit, one: &Incident) -> Markup {
     let note = form::text("note", "Note", "", "the reason, for the record");
     let version = html! { (form::text("version", "First version without the bug", "", "1.4.2")) (note) };
     html! {
-        div.actions {
+        div.actions data-live="incident-actions" {
             @if visit.allows("POST /api/v1/redrives") && one.open > 0 {
                 a.button.main href=(visit.path("/redrives/new", &[], &[("incident", &fingerprint)])) {
                     "Drive " (counted(one.open, "job")) " again"
@@ -166,11 +173,20 @@ type FieldValues = BTreeMap<String, usize>;
 fn in_common(dead: &[JobJson]) -> Markup {
     let payloads: Vec<&Value> =
         dead.iter().map(|job| &job.payload).filter(|payload| payload.is_object()).collect();
-    if payloads.len() < 2 {
-        return html! {};
+    let large = dead.iter().filter(|job| job.left_out.contains_key("payload")).count();
+    html! {
+        section.common data-live="common" {
+            @if payloads.len() >= 2 { (shares(&payloads)) }
+            @if large > 0 {
+                p.since { (counted(large as u64, "payload")) " over " (COMPARED_BYTES) " bytes is not compared." }
+            }
+        }
     }
+}
+
+fn shares(payloads: &[&Value]) -> Markup {
     let mut fields: BTreeMap<String, FieldValues> = BTreeMap::new();
-    for payload in &payloads {
+    for payload in payloads {
         gather(payload, "", 0, &mut fields);
     }
     let (mut shared, mut varied) = (Vec::new(), Vec::new());
@@ -181,17 +197,15 @@ fn in_common(dead: &[JobJson]) -> Markup {
     }
     shared.sort_by_key(|(share, _, _)| std::cmp::Reverse(*share));
     html! {
-        section.common data-live="common" {
-            h2 { "What the failed payloads share" }
-            @if shared.is_empty() { p { "No field has the same value in most of " (payloads.len()) " of them." } }
-            @else { ul.shares { @for (share, field, value) in shared.iter().take(SHOWN) {
-                li { code { (short(field, 60)) " = " (short(value, 80)) } " " b { (share) " %" } } } } }
-            @if !varied.is_empty() {
-                p.lead { "What varies: " @for (place, (field, count)) in varied.iter().take(SHOWN).enumerate() {
-                    @if place > 0 { ", " } code { (short(field, 60)) } " (" (count) " values)" } "." }
-            }
-            p.since { "Of the latest " (payloads.len()) " dead letters; secrets are masked." }
+        h2 { "What the failed payloads share" }
+        @if shared.is_empty() { p { "No field has the same value in most of " (payloads.len()) " of them." } }
+        @else { ul.shares { @for (share, field, value) in shared.iter().take(SHOWN) {
+            li { code { (short(field, 60)) " = " (short(value, 80)) } " " b { (share) " %" } } } } }
+        @if !varied.is_empty() {
+            p.lead { "What varies: " @for (place, (field, count)) in varied.iter().take(SHOWN).enumerate() {
+                @if place > 0 { ", " } code { (short(field, 60)) } " (" (count) " values)" } "." }
         }
+        p.since { "Of the latest " (payloads.len()) " dead letters; secrets are masked." }
     }
 }
 
@@ -213,7 +227,7 @@ fn gather(value: &Value, under: &str, depth: usize, fields: &mut BTreeMap<String
 
 fn samples(visit: &PageVisit, one: &Incident, dead: &[JobJson]) -> Markup {
     html! {
-        section {
+        section data-live="samples" {
             h2 { "Samples" }
             @if dead.is_empty() { p.empty { "No dead letter of this incident is here now." } }
             @for job in dead.iter().take(3) {
@@ -224,7 +238,10 @@ fn samples(visit: &PageVisit, one: &Incident, dead: &[JobJson]) -> Markup {
                         span.dim { @if let Some(at) = job.finished_at { "died " (when(visit.now, at)) } }
                     }
                     @if let Some(error) = &job.last_error { pre.error { (short(error, 2_000)) } }
-                    pre { (short(&serde_json::to_string_pretty(&job.payload).unwrap_or_default(), 1_000)) }
+                    pre { (sample(&job.payload)) }
+                    @if let Some(bytes) = job.left_out.get("payload") {
+                        p.since { "The beginning of " (number(*bytes)) " bytes; the job has all of it." }
+                    }
                 }
             }
             @if one.open > 3 {
@@ -239,32 +256,51 @@ fn samples(visit: &PageVisit, one: &Incident, dead: &[JobJson]) -> Markup {
     }
 }
 
-/// Rules that are about this kind, this error or this fingerprint.
-fn related(visit: &PageVisit, one: &Incident, rules: Vec<Rule>) -> Markup {
-    let told = |rule: &Rule| serde_json::to_value(&rule.matches).unwrap_or_default();
-    let is_about = |rule: &&Rule| {
-        let matches = told(rule);
-        let says = |name: &str, value: &str| {
-            matches.get(name).and_then(Value::as_str).is_none_or(|said| said == value)
-        };
-        says("kind", &one.kind)
-            && says("error_type", &one.error_type)
-            && says("fingerprint", one.fingerprint.as_str())
+/// A payload as a sample shows it. One that was cut is a text, and no JSON any more.
+fn sample(payload: &Value) -> String {
+    match payload {
+        Value::String(text) => short(text, 1_000),
+        whole => short(&serde_json::to_string_pretty(whole).unwrap_or_default(), 1_000),
+    }
+}
+
+/// Whether a rule would decide a failure like these: the engine's own answer. What nobody knows of an incident, its
+/// queue while none of its jobs is here, and its cause, is left open.
+fn may_decide(rule: &Rule, one: &Incident, latest: Option<&JobJson>) -> bool {
+    let mut asked = Rule { enabled: true, ..rule.clone() };
+    asked.matches.cause = None;
+    if latest.is_none() {
+        asked.matches.queue = None;
+    }
+    let input = RuleInput {
+        kind: &one.kind,
+        queue: latest.map_or("", |job| &job.queue),
+        cause: Cause::Error,
+        error_type: &one.error_type,
+        message: latest.and_then(|job| job.last_error.as_deref()).unwrap_or(&one.message),
     };
-    let about: Vec<&Rule> = rules.iter().filter(is_about).collect();
+    RuleSet::compile(vec![asked]).0.judge(&input).is_some()
+}
+
+/// Rules that decide failures like these.
+fn related(visit: &PageVisit, one: &Incident, latest: Option<&JobJson>, rules: &[Rule]) -> Markup {
+    let about: Vec<&Rule> = rules.iter().filter(|rule| may_decide(rule, one, latest)).collect();
     let mut common = form_urlencoded::Serializer::new(String::new());
     common.append_pair("kind", &one.kind).append_pair("error_type", &one.error_type);
     html! {
         @if visit.allows(RULE_MAKE.route) {
             p { a href={ "/rules?" (common.finish()) } { "Make a rule for failures like these" } }
         }
-        @if !about.is_empty() {
-            section { h2 { "Rules that may be about it" } ul.plain { @for rule in about {
-                li {
-                    a href="/rules" { code { (rule.id) } } " " (short(&rule.note, 120))
-                    @if !rule.enabled { " (not in force)" }
-                }
-            } } }
+        section data-live="related" {
+            @if !about.is_empty() {
+                h2 { "Rules that may be about it" }
+                ul.plain { @for rule in about {
+                    li {
+                        a href="/rules" { code { (rule.id) } } " " (short(&rule.note, 120))
+                        @if !rule.enabled { " (not in force)" }
+                    }
+                } }
+            }
         }
     }
 }
@@ -273,6 +309,40 @@ fn related(visit: &PageVisit, one: &Incident, rules: Vec<Rule>) -> Markup {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_rule_is_about_an_incident_when_the_engine_would_ask_it() {
+        let one = Incident {
+            fingerprint: "0011223344556677".parse().unwrap(),
+            kind: "shop.charge".into(),
+            error_type: "Declined".into(),
+            message: "the card <n> was declined".into(),
+            failures: 1,
+            dead: 1,
+            open: 1,
+            first_seen: backstop::Timestamp::EPOCH,
+            last_seen: backstop::Timestamp::EPOCH,
+            first_version: None,
+            last_version: None,
+            sample_job: backstop::JobId::from_u128(1),
+            standing: backstop_core::incident::Standing::default(),
+        };
+        let rule = |matches: Value| -> Rule {
+            let rule = json!({ "id": "r", "note": "", "matches": matches, "action": "permanent", "enabled": false,
+                "position": 1, "created_at": "2026-01-01T00:00:00Z", "created_by": "ann" });
+            serde_json::from_value(rule).unwrap()
+        };
+        for (matches, is_about) in [
+            (json!({ "kind": "shop.*" }), true),
+            (json!({ "kind": "mail.*" }), false),
+            (json!({ "text": "was declined" }), true),
+            (json!({ "text": "timed out" }), false),
+            (json!({ "error_type": "Declined", "queue": "vip" }), true),
+            (json!({ "error_type": "Timeout" }), false),
+        ] {
+            assert_eq!(may_decide(&rule(matches.clone()), &one, None), is_about, "{matches}");
+        }
+    }
 
     #[test]
     fn what_payloads_share_is_counted_by_field() {

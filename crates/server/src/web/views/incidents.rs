@@ -8,7 +8,7 @@ use crate::shape::Items;
 use crate::web::call::PageProblem;
 use crate::web::chart::spark;
 use crate::web::form;
-use crate::web::frame::{PagePlace, empty, heading, pages};
+use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::{PageVisit, part};
 use crate::web::words::{counted, mark, none, number, short, span, when};
 
@@ -24,12 +24,13 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     let path = visit.path("/api/v1/incidents", &["state", "open", "cursor"], &[("limit", "50")]);
     let found: Items<Incident> = visit.calls.get(&path).await?;
     let dead = counted(found.items.iter().map(|one| one.open).sum(), "dead letter");
-    let lead = html! { "Every failure belongs to one. " (dead) " in those below." };
+    let lead = html! { "Every failed run belongs to one. " (dead) " in those below; jobs that died without a run are "
+    a href="/jobs?status=failed" { "among the dead letters" } "." };
     Ok(html! {
         (heading("Incidents", &lead, &html! {}))
         (filters(visit))
         @if found.items.is_empty() {
-            (empty(
+            (no_rows("incidents",
                 match visit.uri.query() {
                     Some(_) => "No incident is like that.",
                     None => "Nothing has failed. When a job does, its cause appears here, once.",

@@ -4,6 +4,7 @@ mod bridges;
 mod changes;
 mod escaping;
 mod handoffs;
+mod incidents;
 mod live;
 mod overview;
 mod plans;
