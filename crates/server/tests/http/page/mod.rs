@@ -7,6 +7,7 @@ mod handoffs;
 mod incidents;
 mod live;
 mod overview;
+mod parked;
 mod plans;
 mod rights;
 mod sessions;
