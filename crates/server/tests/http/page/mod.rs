@@ -3,6 +3,7 @@
 mod bridges;
 mod changes;
 mod escaping;
+mod find;
 mod handoffs;
 mod incidents;
 mod live;
