@@ -83,11 +83,15 @@ pub(crate) async fn pass(
     handle: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let asked = OpenRequest::new(&api.reporting().requests, sign, &request);
+    let for_a_person = sign.is_page() && web::wants_words(&request);
     let (request, unread) = limits::UnreadBody::of(request);
     let mut response = match enter(api, sign, request, handle).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(),
     };
+    if for_a_person {
+        response = web::in_words(response).await;
+    }
     if let Some(unread) = unread {
         unread.read_on(response.headers_mut()).await;
     }

@@ -31,7 +31,7 @@ pub enum Drawer {
     Alerts,
     /// What the alert channels last told of each incident, by what they told.
     AlertLog,
-    /// API tokens (E13).
+    /// API tokens (E13), and sessions of the page that people have ended before their time.
     Tokens,
     /// What was done over HTTP, and by whom. Keys begin with [`Drawer::audit_moment`] of the newest line, so that the
     /// newest documents come first.

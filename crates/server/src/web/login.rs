@@ -85,17 +85,22 @@ async fn exchange(visit: &PageVisit, form: &PageFields) -> Result<(String, Calle
     }
 }
 
-/// Ends a session, here at once.
+/// Ends a session on every node. Where that cannot be stored, it is said: then it has ended here alone.
 pub(super) async fn log_out(visit: PageVisit, body: Bytes) -> Response {
     let form = PageFields::read(&body);
     if let Err(problem) = check(&visit, &form) {
         return visit.refuse(frame::PagePlace::None, &problem);
     }
     let api = visit.server.api();
-    if let Some(session) = &visit.session {
-        session.end(api, visit.now);
-    }
-    with_cookie(go_to("/login"), &no_cookie(api.settings().tls.is_some()))
+    let ended = match &visit.session {
+        Some(session) => session.end(api, visit.now).await,
+        None => Ok(()),
+    };
+    let response = match ended {
+        Ok(()) => go_to("/login"),
+        Err(problem) => visit.refuse(frame::PagePlace::None, &problem.into()),
+    };
+    with_cookie(response, &no_cookie(api.settings().tls.is_some()))
 }
 
 fn with_cookie(mut response: Response, cookie: &str) -> Response {

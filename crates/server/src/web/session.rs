@@ -3,8 +3,7 @@
 //! A session is a signed text that names the hash of its token, when it ends, and a random number. Nothing of it is
 //! stored: every request looks the token up, so a token that is revoked or expires ends its sessions with the next
 //! request, on every node. The key is the one that signs leases, which all nodes of a store share; the prefixes keep
-//! one sort of text from passing as another. Logging out is remembered by this process until the session would have
-//! ended anyway.
+//! one sort of text from passing as another. Logging out is stored until the session would have ended anyway.
 
 use std::time::Duration;
 
@@ -74,9 +73,10 @@ impl PageSession {
 }
 
 impl PageSession {
-    /// Ends it, on this server at once.
-    pub(super) fn end(&self, api: &Api, now: Timestamp) {
-        api.reporting().ended_sessions.add(&self.number, self.until, now);
+    /// Ends it on every node.
+    pub(super) async fn end(&self, api: &Api, now: Timestamp) -> Result<(), ApiError> {
+        let store = &**api.engine().store();
+        Ok(api.reporting().ended_sessions.add(store, &self.number, self.until, now).await?)
     }
 }
 
@@ -100,20 +100,35 @@ pub(super) fn is_proof(key: &LeaseKey, session: Option<&PageSession>, shown: &st
     key.verified(PROOF, shown).is_some_and(|said| said == expected.as_bytes())
 }
 
+/// Why somebody who has a session is not let in just now: the store did not answer, or they came too often. It is no
+/// reason to ask them who they are.
+#[derive(Debug, Clone)]
+pub(super) struct SessionRefusal(pub(super) ApiError);
+
 /// Finds out who looks, and leaves the session with the request. Whoever has none is whoever calls the API without one:
 /// the holder of a token in a header, or anybody on a machine that has no tokens.
 pub(crate) async fn identify(api: &Api, parts: &mut Parts) -> Identity {
     if parts.extensions.get::<Caller>().is_none()
         && let Some(text) = cookie(&parts.headers)
-        && let Ok(Some((session, caller))) = known(api, &text).await
     {
-        return match access::admit_rate(api, caller) {
-            Ok(caller) => {
-                parts.extensions.insert(session);
-                Identity::known(caller)
+        let admitted = match known(api, &text).await {
+            Ok(Some((session, caller))) => {
+                Some(access::admit_rate(api, caller).map(|caller| (session, caller)))
             }
-            Err(_) => Identity::nobody(),
+            Ok(None) => None,
+            Err(refusal) => Some(Err(refusal)),
         };
+        match admitted {
+            Some(Ok((session, caller))) => {
+                parts.extensions.insert(session);
+                return Identity::known(caller);
+            }
+            Some(Err(refusal)) => {
+                parts.extensions.insert(SessionRefusal(refusal));
+                return Identity::nobody();
+            }
+            None => {}
+        }
     }
     access::identify(api, parts).await
 }
@@ -122,7 +137,8 @@ async fn known(api: &Api, text: &str) -> Result<Option<(PageSession, Caller)>, A
     let key = api.leases().key(&**api.engine().store()).await?;
     let Some(session) = PageSession::read(key, text) else { return Ok(None) };
     let now = api.tokens().now().await?;
-    if session.until <= now || api.reporting().ended_sessions.has(&session.number) {
+    let store = &**api.engine().store();
+    if session.until <= now || api.reporting().ended_sessions.has(store, &session.number, now).await? {
         return Ok(None);
     }
     Ok(match api.tokens().find_hash(Some(session.hash)).await? {

@@ -16,7 +16,7 @@ use maud::Markup;
 use super::call::{ApiCalls, carried};
 use super::history::CountHistory;
 use super::server::PageServer;
-use super::session::{self, PageSession};
+use super::session::{self, PageSession, SessionRefusal};
 use crate::access::{Caller, Peer};
 use crate::error::ApiError;
 use crate::lease::LeaseKey;
@@ -146,6 +146,9 @@ impl FromRequestParts<PageServer> for PageVisit {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, server: &PageServer) -> Result<Self, Response> {
+        if let Some(SessionRefusal(refusal)) = parts.extensions.get() {
+            return Err(refusal.clone().into_response());
+        }
         let unknown = UnknownVisit::from_request_parts(parts, server).await;
         let UnknownVisit { mut visit } = unknown.map_err(IntoResponse::into_response)?;
         if !visit.caller.is_known() {

@@ -7,6 +7,7 @@ mod find;
 mod handoffs;
 mod incidents;
 mod live;
+mod outage;
 mod overview;
 mod parked;
 mod plans;

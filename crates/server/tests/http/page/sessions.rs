@@ -50,6 +50,9 @@ async fn a_revoked_token_ends_its_sessions_at_once_and_so_does_logging_out() {
     assert!(out.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
     assert_eq!(first.get("/").await.status, 303, "the cookie is worth nothing, even if somebody kept it");
     assert_eq!(second.get("/").await.status, 200, "the other session goes on");
+    let elsewhere = Stage::on(stage.api.engine().clone(), ServerSettings::default());
+    let kept = Visitor { stage: &elsewhere, cookie: first.cookie.clone() };
+    assert_eq!(kept.get("/").await.status, 303, "nor on another node, nor after a restart");
     stage.api.tokens().revoke("ann", "test").await.unwrap();
     assert_eq!(second.get("/").await.status, 303);
 }
