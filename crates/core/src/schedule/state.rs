@@ -1,5 +1,7 @@
 //! What was decided of a schedule so far, and the next decision.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::decide::decided_by;
@@ -7,7 +9,7 @@ use super::{DueFires, FireTimes, Overlap, Schedule};
 use crate::id::JobId;
 use crate::time::Timestamp;
 
-/// Fires that wait for the job of the last one at most.
+/// Fires that wait for the job of the last one, or for room in their queue, at most.
 pub const MOST_QUEUED: usize = 100;
 
 /// One fire: its time, and the job that is submitted for it.
@@ -28,7 +30,7 @@ pub enum PassReason {
     Missed,
     /// The job of the last fire had not ended.
     Overlap,
-    /// Too many waited for the job of the last fire.
+    /// Too many waited for the job of the last fire, or for room in their queue.
     QueueFull,
     /// Its job was refused.
     Refused,
@@ -114,19 +116,22 @@ impl ScheduleState {
         self.paused.is_none() && decided_by(now, self.decided) != self.decided
     }
 
-    /// Decides what is due at `now`; `going` says that the job of the last fire has not ended, and `job` makes ids.
-    /// Answers whether anything changed.
+    /// Decides what is due at `now`; `going` says that the job of the last fire has not ended, `unsubmitted` which of
+    /// the last fires wait for room in their queue, and `job` makes ids. Answers whether anything changed.
     pub fn decide(
         &mut self,
         schedule: &Schedule,
         times: &FireTimes,
         now: Timestamp,
         going: bool,
+        unsubmitted: &BTreeSet<Timestamp>,
         job: impl FnMut() -> JobId,
     ) -> bool {
         if self.paused.is_some() {
             return false;
         }
+        // A job that is not even submitted has not ended.
+        let going = going || !unsubmitted.is_empty();
         let due = DueFires::at(now, self.decided, times, schedule.misfire);
         let waits = !self.queued.is_empty() && !going;
         if due == DueFires::default() && !waits && !self.is_ahead_of(now) {
@@ -137,14 +142,16 @@ impl ScheduleState {
             self.passed = Some(PassedFire { fire_time, reason: PassReason::Missed });
         }
         let wanted: Vec<Timestamp> = self.queued.drain(..).chain(due.fires).collect();
-        let fires = self.without_overlap(schedule.overlap, going, wanted);
+        let mut fires = self.without_overlap(schedule.overlap, going, wanted);
+        if !unsubmitted.is_empty() {
+            let over = fires.split_off(MOST_QUEUED.saturating_sub(unsubmitted.len()).min(fires.len()));
+            self.pass(&over, PassReason::QueueFull);
+        }
         if !fires.is_empty() {
             self.problem = None;
-            self.fires = fires
-                .into_iter()
-                .zip(std::iter::repeat_with(job))
-                .map(|(fire_time, job)| Fire { fire_time, job })
-                .collect();
+            self.fires.retain(|fire| unsubmitted.contains(&fire.fire_time));
+            let made = fires.into_iter().zip(std::iter::repeat_with(job));
+            self.fires.extend(made.map(|(fire_time, job)| Fire { fire_time, job }));
         }
         true
     }

@@ -1,5 +1,6 @@
 //! Schedules by example.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
@@ -159,7 +160,14 @@ fn what_was_missed_is_made_up_for_as_the_schedule_says() {
     let mut back = ScheduleState::new(at("2036-11-17T05:00:00Z"));
     assert_eq!(back.next(&hourly, at("2026-11-17T03:20:00Z")), Some(at("2026-11-17T04:00:00Z")));
     let schedule = Schedule::new(Timing::cron("0 * * * *"), job());
-    assert!(back.decide(&schedule, &hourly, at("2026-11-17T03:20:00Z"), false, || JobId::from_u128(1)));
+    assert!(back.decide(
+        &schedule,
+        &hourly,
+        at("2026-11-17T03:20:00Z"),
+        false,
+        &none(),
+        || JobId::from_u128(1)
+    ));
     assert_eq!((back.decided, back.fires.len()), (at("2026-11-17T03:20:00Z"), 0), "it goes on from here");
 }
 
@@ -179,6 +187,11 @@ fn what_was_missed_in_years_is_found_from_its_end() {
     assert_eq!(leap, [at("2020-02-29T00:00:00Z"), at("2024-02-29T00:00:00Z")]);
 }
 
+/// No fire waits for room in its queue.
+const fn none() -> BTreeSet<Timestamp> {
+    BTreeSet::new()
+}
+
 /// Decides at each second of a minute after 10:00, while a job runs for `runs` seconds; answers when jobs were made for
 /// which fire times.
 fn decided(overlap: Overlap, every: u64, runs: u64) -> (Vec<(u64, u64)>, ScheduleState) {
@@ -191,7 +204,7 @@ fn decided(overlap: Overlap, every: u64, runs: u64) -> (Vec<(u64, u64)>, Schedul
         let before = state.fires.clone();
         let mut ids = (1..).map(|n| JobId::from_u128(u128::from(second) * 100 + n));
         let now = begin.after(secs(second));
-        state.decide(&schedule, &times, now, second < ends, || ids.next().expect("endless"));
+        state.decide(&schedule, &times, now, second < ends, &none(), || ids.next().expect("endless"));
         if state.fires != before {
             ends = second + runs;
             made.extend(state.fires.iter().map(|fire| (second, fire.fire_time.since(begin).as_secs())));
@@ -217,6 +230,48 @@ fn a_fire_during_the_last_one_is_allowed_skipped_or_queued() {
 }
 
 #[test]
+fn fires_that_wait_for_room_in_their_queue_are_kept() {
+    // W11
+    let begin = at("2026-11-17T10:00:00Z");
+    let of = |overlap| Schedule { overlap, ..Schedule::new(Timing::every(secs(10)), job()) };
+    let seconds =
+        |fires: &[Timestamp]| -> Vec<u64> { fires.iter().map(|fire| fire.since(begin).as_secs()).collect() };
+    for (overlap, fires, queued) in [
+        (Overlap::Allow, vec![10, 20, 30], vec![]),
+        (Overlap::Skip, vec![10], vec![]),
+        (Overlap::Queue, vec![10], vec![20, 30]),
+    ] {
+        let schedule = of(overlap);
+        let mut state = ScheduleState::new(begin);
+        let times = schedule.timing.fire_times(begin).expect("it is one");
+        for second in [10, 20, 30] {
+            let unsubmitted = state.fires.iter().map(|fire| fire.fire_time).collect();
+            let mut ids = (1..).map(|n| JobId::from_u128(u128::from(second) * 100 + n));
+            let now = begin.after(secs(second));
+            state.decide(&schedule, &times, now, false, &unsubmitted, || ids.next().expect("endless"));
+        }
+        let kept: Vec<Timestamp> = state.fires.iter().map(|fire| fire.fire_time).collect();
+        assert_eq!((seconds(&kept), seconds(&state.queued)), (fires, queued), "{overlap:?}");
+        assert_eq!(state.fires[0].job, JobId::from_u128(1_001), "it keeps its job");
+        assert_eq!(state.passed.is_some(), overlap == Overlap::Skip);
+    }
+    let schedule = of(Overlap::Allow);
+    let mut state = ScheduleState::new(begin);
+    let times = schedule.timing.fire_times(begin).expect("it is one");
+    for fire in 1..=150 {
+        let unsubmitted = state.fires.iter().map(|fire| fire.fire_time).collect();
+        let id = || JobId::from_u128(u128::from(fire));
+        state.decide(&schedule, &times, begin.after(secs(fire * 10)), false, &unsubmitted, id);
+    }
+    let passed = state.passed.expect("it is bounded");
+    assert_eq!((passed.fire_time, passed.reason), (begin.after(secs(1_500)), PassReason::QueueFull));
+    assert_eq!(
+        (state.fires.len(), state.last().map(|fire| fire.fire_time)),
+        (100, Some(begin.after(secs(1_000))))
+    );
+}
+
+#[test]
 fn what_is_queued_is_bounded_and_a_pause_holds_everything() {
     // W11
     let begin = at("2026-11-17T10:00:00Z");
@@ -224,15 +279,20 @@ fn what_is_queued_is_bounded_and_a_pause_holds_everything() {
     let mut state = ScheduleState::new(begin);
     let times = schedule.timing.fire_times(begin).expect("it is one");
     for second in 1..=150 {
-        assert!(state.decide(&schedule, &times, begin.after(secs(second)), true, || JobId::from_u128(1)));
+        assert!(
+            state.decide(&schedule, &times, begin.after(secs(second)), true, &none(), || JobId::from_u128(1))
+        );
     }
     assert_eq!((state.queued.len(), state.fires.len()), (MOST_QUEUED, 0));
     assert_eq!(state.passed.map(|passed| passed.reason), Some(PassReason::QueueFull));
     let before = state.clone();
-    assert!(!state.decide(&schedule, &times, state.decided, true, || JobId::from_u128(1)), "nothing is due");
+    assert!(
+        !state.decide(&schedule, &times, state.decided, true, &none(), || JobId::from_u128(1)),
+        "nothing is due"
+    );
     assert_eq!(state, before);
     state.paused = Some(Pause { by: "ann".into(), at: begin });
-    assert!(!state.decide(&schedule, &times, begin.after(secs(900)), false, || JobId::from_u128(1)));
+    assert!(!state.decide(&schedule, &times, begin.after(secs(900)), false, &none(), || JobId::from_u128(1)));
     assert_eq!(state.next(&times, begin), None);
 }
 

@@ -45,8 +45,8 @@ struct KnownSchedule {
     times: FireTimes,
     /// The next fire time.
     next: Option<Timestamp>,
-    /// The jobs of its last fires may be missing.
-    unsubmitted: bool,
+    /// Those of its last fires whose jobs may be missing, or wait for room in their queue.
+    unsubmitted: BTreeSet<Timestamp>,
 }
 
 impl KnownSchedule {
@@ -54,7 +54,7 @@ impl KnownSchedule {
         match stored.body.schedule.timing.fire_times(stored.body.state.anchor) {
             Ok(times) => {
                 let next = stored.body.state.next(&times, now);
-                let unsubmitted = !stored.body.state.fires.is_empty();
+                let unsubmitted = stored.body.state.fires.iter().map(|fire| fire.fire_time).collect();
                 Some(Self { stored, times, next, unsubmitted })
             }
             Err(problem) => {
@@ -169,7 +169,8 @@ async fn decide(
         let mut stored = schedule.stored.clone();
         let is_going = schedule.last_job().is_some_and(|job| going.contains(&job));
         let body = &mut stored.body;
-        if body.state.decide(&body.schedule, &schedule.times, now, is_going, crate::ids::job_id) {
+        let waiting = &schedule.unsubmitted;
+        if body.state.decide(&body.schedule, &schedule.times, now, is_going, waiting, crate::ids::job_id) {
             changed.insert(name.clone(), stored);
         } else {
             schedule.next = schedule.stored.body.state.next(&schedule.times, now);
@@ -192,7 +193,9 @@ async fn decide(
         let Some(schedule) = known.schedules.get_mut(&name) else { continue };
         stored.revision += 1;
         tell(parts, &schedule.stored, &stored, now);
-        schedule.unsubmitted |= stored.body.state.fires != schedule.stored.body.state.fires;
+        let before = &schedule.stored.body.state.fires;
+        let new = stored.body.state.fires.iter().filter(|fire| !before.contains(fire));
+        schedule.unsubmitted.extend(new.map(|fire| fire.fire_time));
         schedule.next = stored.body.state.next(&schedule.times, now);
         schedule.stored = stored;
     }
@@ -240,36 +243,39 @@ async fn submit_decided(
     heartbeat: &LoopHeartbeat,
 ) -> Result<(), StoreError> {
     let mut wanted: Vec<(String, usize)> = Vec::new();
-    for (name, schedule) in known.schedules.iter().filter(|(_, schedule)| schedule.unsubmitted) {
-        wanted.extend((0..schedule.stored.body.state.fires.len()).map(|at| (name.clone(), at)));
+    for (name, schedule) in &known.schedules {
+        let fires = schedule.stored.body.state.fires.iter().enumerate();
+        let missing = fires.filter(|(_, fire)| schedule.unsubmitted.contains(&fire.fire_time));
+        wanted.extend(missing.map(|(at, _)| (name.clone(), at)));
     }
-    let (mut refused, mut full) = (BTreeMap::<String, Vec<(usize, Refusal)>>::new(), BTreeSet::new());
+    let mut refused = BTreeMap::<String, Vec<(usize, Refusal)>>::new();
     for batch in wanted.chunks(BATCH) {
         heartbeat.record();
         let jobs = batch.iter().map(|(name, at)| job_of(parts, known, name, *at, now)).collect();
         let answers = firing::submit(parts, jobs).await?;
         for ((name, at), answer) in batch.iter().zip(answers) {
             match answer {
-                Ok(submitted) => known.note(name, *at, submitted),
+                Ok(submitted) => known.note(name, *at, Some(submitted)),
                 // It is tried again until there is room.
-                Err(Refusal::QueueFull { .. }) => drop(full.insert(name.clone())),
-                Err(refusal) => refused.entry(name.clone()).or_default().push((*at, refusal)),
+                Err(Refusal::QueueFull { .. }) => {}
+                Err(refusal) => {
+                    known.note(name, *at, None);
+                    refused.entry(name.clone()).or_default().push((*at, refusal));
+                }
             }
-        }
-    }
-    for (name, _) in wanted {
-        if let Some(schedule) = known.schedules.get_mut(&name) {
-            schedule.unsubmitted = full.contains(&name);
         }
     }
     write_refusals(parts, term, known, refused).await
 }
 
 impl KnownSchedules {
-    /// Notes the job that stands for a fire: where it is another, such as one of a backfill, that one goes on.
-    fn note(&mut self, name: &str, at: usize, submitted: Submitted) {
-        let schedule = self.schedules.get_mut(name);
-        if let Some(fire) = schedule.and_then(|schedule| schedule.stored.body.state.fires.get_mut(at)) {
+    /// Notes what came of a fire: the job that stands for it, or none that ever will. Where it is another, such as one
+    /// of a backfill, that one goes on.
+    fn note(&mut self, name: &str, at: usize, submitted: Option<Submitted>) {
+        let Some(schedule) = self.schedules.get_mut(name) else { return };
+        let Some(fire) = schedule.stored.body.state.fires.get_mut(at) else { return };
+        schedule.unsubmitted.remove(&fire.fire_time);
+        if let Some(submitted) = submitted {
             fire.job = submitted.id;
         }
     }

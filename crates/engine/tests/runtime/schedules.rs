@@ -268,16 +268,23 @@ async fn a_full_queue_delays_a_fire_and_a_refusal_is_told() {
     stage.engine.schedules().set("small", settings.clone(), small()).await.expect("set");
     let unique = job(&stage.engine).business_key("only one");
     stage.engine.schedules().set("unique", settings, unique).await.expect("set");
-    stage.clock.advance(10 * SECOND);
-    stage.round(1).await;
-    stage.clock.advance(10 * SECOND);
-    stage.round(1).await;
+    for _ in 0..4 {
+        stage.clock.advance(10 * SECOND);
+        stage.round(1).await;
+    }
     assert_eq!(stage.fired("small").await.len(), 1, "there is no room");
     let first = JobFilter { queue: Some("small".into()), ..JobFilter::default() };
-    let jobs = stage.engine.jobs(first, PageRequest::first(5)).await.expect("the model is there");
-    stage.engine.cancel(jobs.items[0].job.spec.id, "room").await.expect("it can be");
-    stage.round(1).await;
-    assert_eq!(stage.fired("small").await.keys().copied().collect::<Vec<_>>(), [10, 20], "it was not lost");
+    for fires in [10, 20, 30] {
+        let jobs = stage.engine.jobs(first.clone(), PageRequest::first(1)).await.expect("the model is there");
+        let schedule = jobs.items[0].job.spec.schedule().expect("of a schedule").fire_time;
+        assert_eq!(schedule.since(ManualClock::default().now()).as_secs(), fires, "in order");
+        stage.engine.cancel(jobs.items[0].job.spec.id, "room").await.expect("it can be");
+        // Another node goes on where this one was.
+        stage.clock.advance(TERM);
+        stage.round(2).await;
+    }
+    let fired = stage.fired("small").await.into_keys().filter(|second| *second <= 40).collect::<Vec<_>>();
+    assert_eq!(fired, [10, 20, 30, 40], "none was lost");
     assert_eq!(stage.fired("unique").await.len(), 1);
     let state = stage.view("unique").await.state;
     assert_eq!(state.passed.map(|passed| passed.reason), Some(PassReason::Refused));
