@@ -4,7 +4,7 @@
 mod stores;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,7 +16,10 @@ use backstop::{
 };
 use backstop_core::WorkerId;
 use backstop_core::job::WaitReason;
-use backstop_store::{Amend, DocumentRange, Drawer, Edit, Expect, KnownKind, PageRequest, Store};
+use backstop_store::{
+    Amend, Amended, Answer, DocumentRange, Drawer, Edit, Error as StoreError, Expect, KnownKind, Layer,
+    PageRequest, Store,
+};
 
 /// What handlers share.
 #[derive(Default)]
@@ -236,6 +239,52 @@ async fn the_time_is_up(store: Arc<dyn Store>) {
     assert_eq!((late.delivered, late.kept), (0, true), "the wait is over, so it is kept for the next one");
 }
 
+/// A store that refuses to write anything of one job.
+struct Refuses {
+    below: Arc<dyn Store>,
+    job: JobId,
+    refused: AtomicUsize,
+}
+
+impl Layer for Refuses {
+    fn below(&self) -> &dyn Store {
+        &*self.below
+    }
+
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        Box::pin(async move {
+            if amend.operations.iter().any(|(job, _)| *job == self.job) {
+                self.refused.fetch_add(1, Ordering::SeqCst);
+                let (location, problem) = ("here".to_owned(), "its row is damaged".to_owned());
+                return Err(StoreError::Corrupt { location, problem });
+            }
+            self.below.amend(amend).await
+        })
+    }
+}
+
+/// W10, C7: a wait whose end the store refuses to write holds up none of the others whose time is up.
+async fn one_that_is_refused_holds_up_no_other(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let mut jobs = Vec::new();
+    for number in 0..7 {
+        let one = Publish { key: format!("refused/{number}"), wait_ms: 0 };
+        jobs.push(stage.engine.enqueue(one).submit().await.expect("stored").id);
+    }
+    stage.drain().await;
+    let refuses = Arc::new(Refuses { below: store, job: jobs[3], refused: AtomicUsize::default() });
+    let engine = Backstop::on(refuses.clone(), Config::default());
+    engine.maintain(WorkerId::from_u128(9), Duration::from_secs(60)).await.expect("it goes on");
+    assert!(refuses.refused.load(Ordering::SeqCst) > 1, "it was looked for");
+    for job in &jobs {
+        let expected = if *job == jobs[3] { State::Waiting } else { State::Pending };
+        assert_eq!(stage.state(*job).await, expected);
+    }
+    assert_eq!(stage.drain().await, 6);
+    stage.maintain().await;
+    assert_eq!(stage.drain().await, 1, "when the store takes it, it goes on too");
+}
+
 /// W10: kept signals leave when their time is up, and so do ids; and there are no more of them than may be.
 async fn nothing_is_kept_for_ever(store: Arc<dyn Store>) {
     let mut config = Config::default();
@@ -259,6 +308,18 @@ async fn nothing_is_kept_for_ever(store: Arc<dyn Store>) {
     assert_eq!(signals.kept(None, 10).await.expect("a page").items, []);
     assert!(!short("a").await.expect("there is room again").repeated, "its id was removed too");
     stage.maintain().await;
+}
+
+/// W10: what is kept up to a moment counts up to it, however short a time one may plan ahead.
+async fn an_id_counts_up_to_its_moment(store: Arc<dyn Store>) {
+    let mut config = Config::default();
+    config.limits.delay = Duration::ZERO;
+    let stage = Stage::with(&store, config);
+    let until = store.now().await.expect("the store is there").after(Duration::from_secs(600));
+    let token = || stage.engine.signals().send("token", &1).id("token").keep_until(until).into_future();
+    assert!(!token().await.expect("sent").repeated);
+    stage.maintain().await;
+    assert!(token().await.expect("sent").repeated, "it is used once");
 }
 
 /// W10, E13: nobody signals the jobs of another tenant.
@@ -447,12 +508,14 @@ async fn everything(store: Arc<dyn Store>) {
     an_early_signal_is_kept(store.clone()).await;
     the_same_id_counts_once(store.clone()).await;
     the_time_is_up(store.clone()).await;
+    one_that_is_refused_holds_up_no_other(store.clone()).await;
     nothing_is_kept_for_ever(store.clone()).await;
     tenants_are_apart(store.clone()).await;
     several_waits_one_after_the_other(store.clone()).await;
     all_that_wait_go_on(store.clone()).await;
     a_wait_may_be_told_again(store.clone()).await;
-    what_a_dead_sender_left_is_delivered(store).await;
+    what_a_dead_sender_left_is_delivered(store.clone()).await;
+    an_id_counts_up_to_its_moment(store).await;
 }
 
 #[tokio::test]

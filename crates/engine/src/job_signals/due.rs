@@ -12,9 +12,13 @@ use super::stored::{self, SignalLook, StoredWait, parsed, remove, tenant_of};
 use crate::error::OperateError;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
+use crate::run::write::refused_for_good;
 
 /// What is looked at in one go.
 const PAGE: usize = 500;
+
+/// A wait whose time is up: where it stands, what was read of it, and the look that ends with it.
+type DueWait = (String, StoredWait, Edit);
 
 /// Looks at everything whose moment has come. What cannot be read holds up nothing else (C7).
 pub(crate) async fn look(parts: &EngineParts, heartbeat: Option<&LoopHeartbeat>) -> Result<(), StoreError> {
@@ -36,7 +40,12 @@ pub(crate) async fn look(parts: &EngineParts, heartbeat: Option<&LoopHeartbeat>)
                     let edits = vec![this, remove(Drawer::SignalIds, name, Expect::Any)];
                     parts.store.amend(Amend { edits, ..Amend::default() }).await?;
                 }
-                Some(SignalLook::Signal(name)) => look_at_signal(parts, name, this, page.now).await?,
+                Some(SignalLook::Signal(name)) => match look_at_signal(parts, name, this, page.now).await {
+                    Err(error) if refused_for_good(&error) => {
+                        tracing::error!(key = document.key, %error, "a kept signal cannot be brought on");
+                    }
+                    other => other?,
+                },
                 None => {}
             }
             heartbeat.into_iter().for_each(LoopHeartbeat::record);
@@ -79,20 +88,36 @@ async fn look_at_signal(
     Ok(())
 }
 
-/// Tells jobs that the time is up; those that do not wait any more are left alone.
-async fn time_out(parts: &EngineParts, waits: Vec<(String, StoredWait, Edit)>) -> Result<(), StoreError> {
+/// Tells jobs that the time is up; those that do not wait any more are left alone. One that the store refuses holds up
+/// none of the others (C7).
+async fn time_out(parts: &EngineParts, mut waits: Vec<DueWait>) -> Result<(), StoreError> {
     if waits.is_empty() {
         return Ok(());
     }
+    match time_out_together(parts, &waits).await {
+        Err(error) if refused_for_good(&error) => {}
+        other => return other,
+    }
+    if let [(_, wait, _)] = &waits[..] {
+        tracing::error!(job = %wait.job, "the time of a wait for a signal is up, and the store refuses to write it");
+        return Ok(());
+    }
+    let second = waits.split_off(waits.len() / 2);
+    Box::pin(time_out(parts, waits)).await?;
+    Box::pin(time_out(parts, second)).await
+}
+
+async fn time_out_together(parts: &EngineParts, waits: &[DueWait]) -> Result<(), StoreError> {
     let names = waits.iter().map(|(name, ..)| (Drawer::SignalWaits, name.clone())).collect();
     let found = parts.store.named_documents(names).await?;
     let mut amend = Amend::default();
-    for ((name, wait, this), document) in waits.into_iter().zip(found) {
-        amend.edits.push(this);
+    for ((name, wait, this), document) in waits.iter().zip(found) {
+        amend.edits.push(this.clone());
         let current =
-            document.as_ref().filter(|document| parsed::<StoredWait>(document).as_ref() == Some(&wait));
+            document.as_ref().filter(|document| parsed::<StoredWait>(document).as_ref() == Some(wait));
         if let Some(document) = current {
-            amend.edits.push(remove(Drawer::SignalWaits, name, Expect::Revision(document.revision)));
+            let expect = Expect::Revision(document.revision);
+            amend.edits.push(remove(Drawer::SignalWaits, name.clone(), expect));
             // A job waits once at a time, so it is named once.
             amend.operations.push(wait.answered(&SignalAnswer::TimedOut));
         }

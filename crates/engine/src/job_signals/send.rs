@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::job::SignalAnswer;
-use backstop_core::{JobId, Refusal, admit};
+use backstop_core::{JobId, Refusal, Timestamp, admit};
 use backstop_store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect};
 use serde::Serialize;
 use serde_json::Value;
@@ -93,6 +93,7 @@ impl Signals {
             payload: serde_json::to_value(payload).map_err(|problem| problem.to_string()),
             id: None,
             keep: None,
+            keep_until: None,
             only: None,
         }
     }
@@ -106,6 +107,7 @@ pub struct SendSignal {
     payload: Result<Value, String>,
     id: Option<String>,
     keep: Option<Duration>,
+    keep_until: Option<Timestamp>,
     only: Option<JobId>,
 }
 
@@ -128,6 +130,12 @@ impl SendSignal {
         self
     }
 
+    /// The same up to this moment, however far the limits let one plan ahead: its id counts until then.
+    pub const fn keep_until(mut self, moment: Timestamp) -> Self {
+        self.keep_until = Some(moment);
+        self
+    }
+
     /// It is for this job alone.
     pub const fn only(mut self, job: JobId) -> Self {
         self.only = Some(job);
@@ -135,7 +143,7 @@ impl SendSignal {
     }
 
     async fn send(self) -> Result<SignalSent, OperateError> {
-        let Self { parts, name, payload, id, keep, only } = self;
+        let Self { parts, name, payload, id, keep, keep_until, only } = self;
         let limits = &parts.config.limits;
         admit::key("signal", &name.key, limits)?;
         let payload = payload.map_err(|problem| Refusal::invalid("payload", problem))?;
@@ -148,7 +156,7 @@ impl SendSignal {
         admit::key("id", &id, limits)?;
         let now = parts.store.now().await?;
         let keep = keep.unwrap_or(parts.config.signals.keep).min(limits.delay);
-        let (key, keep_until) = (name.key.clone(), now.after(keep));
+        let (key, keep_until) = (name.key.clone(), keep_until.unwrap_or_else(|| now.after(keep)));
         let signal = StoredSignal {
             key,
             id,

@@ -174,7 +174,7 @@ async fn look_at_resume_token(
     headers: HeaderMap,
     extensions: Extensions,
 ) -> Result<Json<ResumeHint>, ApiError> {
-    let (ResumeGrant { signal, expires_at, .. }, _) = opened(&api, &token, &headers, &extensions).await?;
+    let ResumeGrant { signal, expires_at, .. } = opened(&api, &token, &headers, &extensions).await?;
     let hint = "POST to this address to send the signal; it can be used once".to_owned();
     Ok(Json(ResumeHint { signal, expires_at, hint }))
 }
@@ -193,7 +193,7 @@ async fn use_resume_token(
     extensions: Extensions,
     body: Option<JsonBody<ResumePayload>>,
 ) -> Result<Json<SentSignal>, ApiError> {
-    let (grant, now) = opened(&api, &token, &headers, &extensions).await?;
+    let grant = opened(&api, &token, &headers, &extensions).await?;
     let ResumeGrant { job, tenant, signal, expires_at, id } = grant;
     let detail = api.engine().job(job).await?;
     if detail.is_none_or(|detail| detail.view.record.state.is_terminal()) {
@@ -210,8 +210,7 @@ async fn use_resume_token(
         None => signals,
     };
     // Its id counts for as long as the token does, so it is used once.
-    let send =
-        signals.send(signal, &payload).only(job).id(format!("resume {id}")).keep(expires_at.since(now));
+    let send = signals.send(signal, &payload).only(job).id(format!("resume {id}")).keep_until(expires_at);
     let SignalSent { delivered, kept, repeated, .. } = send.await?;
     if repeated {
         let message = "this token was used before: its signal was sent";
@@ -220,13 +219,13 @@ async fn use_resume_token(
     Ok(Json(SentSignal { delivered, kept }))
 }
 
-/// What a token says, if it is one that we made and that has not expired; and the time.
+/// What a token says, if it is one that we made and that has not expired.
 async fn opened(
     api: &Api,
     token: &str,
     headers: &HeaderMap,
     extensions: &Extensions,
-) -> Result<(ResumeGrant, Timestamp), ApiError> {
+) -> Result<ResumeGrant, ApiError> {
     let store = &**api.engine().store();
     let said = api.leases().key(store).await?.verified(PREFIX, token);
     let Some(grant) = said.and_then(|said| serde_json::from_slice::<ResumeGrant>(&said).ok()) else {
@@ -235,7 +234,7 @@ async fn opened(
         return Err(no_token());
     };
     let now = store.now().await?;
-    if grant.expires_at <= now { Err(no_token()) } else { Ok((grant, now)) }
+    if grant.expires_at <= now { Err(no_token()) } else { Ok(grant) }
 }
 
 fn no_token() -> ApiError {
