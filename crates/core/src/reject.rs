@@ -152,7 +152,13 @@ impl RejectBatch {
     /// How the keys of a job's batches begin.
     #[must_use]
     pub fn under(queue: &str, job: JobId) -> String {
-        format!("{}/{job}/", tenant::shown(queue))
+        Self::under_tenant(tenant::shown(queue), job)
+    }
+
+    /// The same by the tenant of the queue, as it is shown.
+    #[must_use]
+    pub fn under_tenant(tenant: &str, job: JobId) -> String {
+        format!("{tenant}/{job}/")
     }
 
     /// Items of each group.

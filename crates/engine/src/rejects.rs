@@ -212,6 +212,12 @@ impl Rejects<'_> {
         stored::group(store, tenant, fingerprint).await
     }
 
+    /// Warns, once, of a sink that may lose rejects. A worker does it when it starts; who takes rejects of workers
+    /// elsewhere does it too.
+    pub fn warn_of_loss(self) {
+        self.parts.config.rejects.tell();
+    }
+
     /// Items whose rejects are stored, of all tenants. What was written in the last seconds may be missing.
     ///
     /// # Errors

@@ -12,12 +12,15 @@ use backstop::rejects::{
     NewReject, RejectBatch, RejectFilter, RejectGroup, RejectLimit, RejectScope, RejectSettings, RejectSink,
     RejectSinkAnswer, RejectView, SinkFailure,
 };
-use backstop::{Cause, Config, Encryption, JobId, Ran, RejectError, Retirement, State};
+use backstop::{
+    Cause, Config, Encryption, JobId, Ran, RejectError, RemoteReject, RemoteWorker, Retention, Retirement,
+    State, WorkRequest,
+};
 use backstop_core::WorkerId;
 use backstop_core::job::{JobDetail, Stale};
 use backstop_core::sealing::SealingKeys;
 use backstop_core::signing::SecretKey;
-use backstop_store::{Answer, DocumentRange, Drawer, Layer, ModelStore, Note, Store};
+use backstop_store::{Answer, DocumentRange, Drawer, KnownKind, Layer, ModelStore, Note, Store};
 use serde_json::json;
 
 #[derive(Debug, thiserror::Error)]
@@ -287,13 +290,73 @@ async fn too_many_fail_the_run(store: Arc<dyn Store>) {
     assert_eq!(failure.message, "the run has rejected 6 items, and its limit is 5");
 }
 
+/// W9, E7: a worker elsewhere may send the same rejects again when the answer was lost, also those of which nothing is
+/// known; and none is taken for another.
+async fn a_call_that_is_repeated_counts_once(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let id = stage.engine.enqueue_raw("far", "{}").queue("far").submit().await.expect("stored").id;
+    let remote = stage.engine.remote();
+    let request = WorkRequest {
+        worker: RemoteWorker { realm: String::new(), name: "far-away".into(), instance: None },
+        queues: vec!["far".into()],
+        kinds: [KnownKind { kind: "far".into(), version: 1 }].into(),
+        limit: 1,
+        wait: Duration::from_secs(20),
+        lease: Duration::from_secs(600),
+        code_version: None,
+    };
+    let grant = remote.claim(request).await.expect("the store is there").remove(0).grant;
+    let bare = |error: &str| RemoteReject { error: error.into(), ..RemoteReject::default() };
+    let known = || RemoteReject { item: Some(json!("a")), ..bare("bad") };
+    let calls = [
+        (vec![known(), known(), bare("x")], Some(10), 2),
+        (vec![known(), known(), bare("x")], Some(10), 2),
+        (vec![bare("y")], Some(11), 3),
+        (vec![bare("y")], Some(11), 3),
+        (vec![bare("y")], Some(12), 4),
+        (vec![bare("y"), bare("y")], None, 6),
+        (vec![bare("y")], None, 7),
+    ];
+    for (rejects, seen, expected) in calls {
+        let kept = remote.reject(&grant, rejects, seen).await.expect("the store is there");
+        assert!(kept.is_ok());
+        let counts = stage.detail(id).await.reads().rejects.expect("there are some");
+        assert_eq!((counts.stored, counts.rejected), (expected, expected), "seen {seen:?}");
+    }
+    assert_eq!(stage.rejects(id).await.len(), 7);
+}
+
+/// W9, D5: rejects that are kept longer than their job are found by its id as long as they are there.
+async fn rejects_outlive_their_job(store: Arc<dyn Store>) {
+    let none = Some(Duration::ZERO);
+    let hasty = Config::default().retention(Retention::default().succeeded(none).archive(none));
+    let stage = Stage::new(&store, hasty);
+    let job = Import { rows: 10, bad_every: 5, more: 0, fails: false };
+    let id = stage.engine.enqueue(job).queue("acme/rows").submit().await.expect("stored").id;
+    assert_eq!(stage.drain().await.len(), 1);
+    for _ in 0..2 {
+        stage.maintain().await;
+    }
+    assert!(stage.engine.job(id).await.expect("the store is there").is_none());
+    assert!(stage.engine.archive().get(id).await.expect("the store is there").is_none(), "it is pruned");
+    assert_eq!(stage.rejects(id).await.len(), 2);
+    for (tenant, expected) in [("acme", 2), ("beta", 0)] {
+        let tenant = Some(tenant.to_owned());
+        let filter = RejectFilter { job: Some(id), tenant, ..RejectFilter::default() };
+        let found = stage.engine.rejects().page(&filter, None, 10).await.expect("the store is there");
+        assert_eq!(found.items.len(), expected);
+    }
+}
+
 /// Every case, on one store.
 async fn everything(store: Arc<dyn Store>) {
     a_run_goes_on(store.clone()).await;
     an_item_counts_once(store.clone()).await;
     everything_is_told(store.clone()).await;
     a_panic_loses_none(store.clone()).await;
-    too_many_fail_the_run(store).await;
+    too_many_fail_the_run(store.clone()).await;
+    a_call_that_is_repeated_counts_once(store.clone()).await;
+    rejects_outlive_their_job(store).await;
 }
 
 #[tokio::test]

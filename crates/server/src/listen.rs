@@ -74,6 +74,7 @@ pub async fn serve(
     let address =
         listener.local_addr().map_err(|problem| ListenError::Address { address: nowhere, problem })?;
     check(address, &api).await?;
+    api.engine().rejects().warn_of_loss();
     let maintenance = maintain(&api);
     let dependencies = watch_dependencies(&api);
     let counts = web::keep_history(&api);

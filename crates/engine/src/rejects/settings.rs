@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use backstop_core::reject::{RejectBatch, RejectLimit};
 
@@ -136,6 +137,8 @@ pub struct RejectSettings {
     pub limit: RejectLimit,
     /// The same by kind.
     pub limits: BTreeMap<String, RejectLimit>,
+    /// True once people were told that the sink may lose rejects.
+    told: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for RejectSettings {
@@ -203,9 +206,10 @@ impl RejectSettings {
         self.sink.as_ref().filter(|sink| !sink.is_durable()).map(|sink| sink.name())
     }
 
-    /// Names a sink that may lose rejects, once, when a worker starts.
+    /// Names a sink that may lose rejects, once, when a worker starts or a server that takes rejects of workers
+    /// elsewhere.
     pub(crate) fn tell(&self) {
-        if let Some(sink) = self.lossy_sink() {
+        if let Some(sink) = self.lossy_sink().filter(|_| !self.told.swap(true, Ordering::Relaxed)) {
             tracing::warn!(sink, "rejects of items go to a sink that is not durable: they may be lost");
         }
     }

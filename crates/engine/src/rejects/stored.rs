@@ -38,9 +38,32 @@ fn read_batch(document: &Document) -> Option<RejectBatch> {
 pub(super) async fn prefix(store: &dyn Store, filter: &RejectFilter) -> Result<Option<String>, StoreError> {
     let own = filter.tenant.as_deref().map(|tenant| format!("{tenant}/"));
     let Some(job) = filter.job else { return Ok(Some(own.unwrap_or_default())) };
-    let found = owners(store, &[job]).await?.pop();
-    let under = found.map(|(job, queue)| RejectBatch::under(&queue, job));
+    let under = match owners(store, &[job]).await?.pop() {
+        Some((job, queue)) => Some(RejectBatch::under(&queue, job)),
+        None => left_behind(store, filter.tenant.as_deref(), job).await?,
+    };
     Ok(under.filter(|under| own.is_none_or(|own| under.starts_with(&own))))
+}
+
+/// Where rejects stand that have outlived their job: they may be kept longer than the archive. Then nobody knows the
+/// tenant any more, and all that have rejects are asked.
+async fn left_behind(
+    store: &dyn Store,
+    tenant: Option<&str>,
+    job: JobId,
+) -> Result<Option<String>, StoreError> {
+    let tenants = match tenant {
+        Some(tenant) => vec![tenant.to_owned()],
+        None => counts(store).await?.into_iter().map(|(tenant, _)| tenant).collect(),
+    };
+    for tenant in tenants {
+        let under = RejectBatch::under_tenant(&tenant, job);
+        let range = DocumentRange::first(Drawer::Rejects, 1).under(under.as_str());
+        if !store.documents(range).await?.items.is_empty() {
+            return Ok(Some(under));
+        }
+    }
+    Ok(None)
 }
 
 /// Those of these jobs that have rejects, hot or archived, each with its queue.

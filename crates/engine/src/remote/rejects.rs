@@ -54,7 +54,8 @@ pub struct RemoteReject {
 
 impl Remote {
     /// Keeps items that a run has rejected. Answers why the run has rejected too much, if it has: then it fails when it
-    /// ends, whatever its worker says. The same call again, after an answer that was lost, counts nothing twice.
+    /// ends, whatever its worker says. The same call again, after an answer that was lost, counts nothing twice; of
+    /// rejects with neither item nor key that holds when it says how much was seen.
     ///
     /// `seen` is how many items the run has looked at so far, in all.
     ///
@@ -85,9 +86,9 @@ impl Remote {
             known = stored_rejects(&**store, spec, record.redrives).await?;
         }
         let mut new = Vec::new();
-        let first = tally.rejected;
-        for (place, one) in (first..).zip(rejects) {
-            let reject = self.rejected(spec, record.runs, place, one)?;
+        let call = this_call(record.runs, &tally, &rejects, seen);
+        for (place, one) in rejects.into_iter().enumerate() {
+            let reject = self.rejected(spec, &format!("{call}/{place}"), one)?;
             match known.insert(reject.identity(), record.runs) {
                 None => new.push(reject),
                 // Stored by an earlier run, and rejected by this one too.
@@ -135,15 +136,14 @@ impl Remote {
         Ok(self.note(Note::rejects(grant.lease, batch)).await?)
     }
 
-    fn rejected(&self, spec: &Spec, run: u32, place: u64, one: RemoteReject) -> Result<Reject, Refusal> {
+    /// One item; `place` tells it from all others when nothing is known of it.
+    fn rejected(&self, spec: &Spec, place: &str, one: RemoteReject) -> Result<Reject, Refusal> {
         let config = &self.parts.config;
         let error = config.sanitized(&one.error);
         let error_type = one.error_type.as_deref().unwrap_or("Error");
         let error_type = text::truncate_chars(error_type, config.limits.name_chars).into_owned();
         let item = one.item.map(|item| item.to_string());
-        // One of which nothing is known is another one each time.
-        let own = || format!("{run}/{place}");
-        let name = one.key.clone().or_else(|| item.clone()).unwrap_or_else(own);
+        let name = one.key.clone().or_else(|| item.clone()).unwrap_or_else(|| place.to_owned());
         let keeps = one.keep || config.rejects.keep_items;
         let kept = item.filter(|item| keeps && item.len() <= config.limits.payload_bytes);
         let kept = kept.map(|item| sealing::kept_reject(config, spec, item)).transpose();
@@ -171,6 +171,15 @@ impl Remote {
             (Ended::Succeeded { .. }, Some(problem)) => Ended::Failed(too_many(&problem)),
             _ => ended,
         }
+    }
+}
+
+/// What tells a call from all others of the job. How many items the run has seen grows from call to call, so the same
+/// call again is known by it; without that, each call is another one.
+fn this_call(run: u32, tally: &RejectTally, rejects: &[RemoteReject], seen: Option<u64>) -> String {
+    match seen {
+        Some(seen) => format!("{run}/{}", item_fingerprint(&format!("{seen} {rejects:?}"))),
+        None => format!("{run}/{}", tally.batches),
     }
 }
 
