@@ -57,6 +57,16 @@ pub(crate) fn payload(config: &Config, spec: &Spec) -> Result<Arc<str>, Failure>
     })
 }
 
+/// Opens all that [`close`] seals, so that it can be sealed for another job.
+pub(crate) fn reopen(config: &Config, spec: &mut Spec) -> Result<(), SealError> {
+    let id = spec.id;
+    spec.payload = open(config, Owner::payload_of(spec), &spec.payload)?;
+    for Callback { kind, payload, .. } in [&mut spec.on_success, &mut spec.on_failure].into_iter().flatten() {
+        *payload = open(config, Owner::payload(id, kind), payload)?;
+    }
+    Ok(())
+}
+
 fn open(config: &Config, owner: Owner<'_>, text: &Arc<str>) -> Result<Arc<str>, SealError> {
     if !is_sealed(text) {
         return Ok(text.clone());

@@ -19,6 +19,7 @@ pub(crate) mod memory;
 mod predicate;
 mod problem;
 mod queues;
+mod renew;
 pub(crate) mod stored;
 mod submit;
 mod told;

@@ -7,6 +7,8 @@ mod driven;
 mod gathered;
 #[path = "workflows/raced.rs"]
 mod raced;
+#[path = "workflows/renewed.rs"]
+mod renewed;
 mod stores;
 
 use std::sync::Arc;
@@ -90,7 +92,11 @@ struct Stage {
 
 impl Stage {
     fn on(store: &Arc<dyn Store>) -> Self {
-        let engine = Backstop::on(store.clone(), Config::default());
+        Self::with(store, Config::default())
+    }
+
+    fn with(store: &Arc<dyn Store>, config: Config) -> Self {
+        let engine = Backstop::on(store.clone(), config);
         let site = Arc::new(Site::default());
         let worker = engine.worker_sharing(site.clone()).register_all().register_without_context::<Double>();
         let worker = worker.predicate("odd", |number: u32| async move { Ok(number % 2 == 1) });
@@ -543,6 +549,9 @@ async fn everything(store: Arc<dyn Store>) {
     many_to_one_and_one_to_many(store.clone()).await;
     one_that_cannot_be_read_holds_up_no_others(store.clone()).await;
     a_step_without_its_workflow_fails_for_good(store.clone()).await;
+    renewed::a_step_decided_behind_a_dead_one_is_decided_anew(store.clone()).await;
+    renewed::a_dead_step_goes_on_from_the_archive(store.clone()).await;
+    renewed::a_step_of_which_nothing_is_left_fails(store.clone()).await;
     driven::a_plan_continues_every_workflow_from_its_dead_step(store.clone()).await;
     gathered::steps_that_start_together_read_together(store.clone()).await;
     raced::ends_count_once(store.clone()).await;

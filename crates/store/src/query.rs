@@ -6,7 +6,7 @@ use std::sync::Arc;
 use backstop_core::depth::DepthScope;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::{Incident, IncidentState};
-use backstop_core::job::{Attempt, JobDetail, State};
+use backstop_core::job::{Attempt, JobDetail, Spec, State};
 use backstop_core::{JobId, Limits, Timestamp, WorkerId, tenant};
 use serde::{Deserialize, Serialize};
 
@@ -161,7 +161,7 @@ pub struct Archived {
     /// False when no run of it was ever started: then it is never removed by age (L16).
     pub ran: bool,
     /// All that was known of it, as JSON text: `job` and `attempts`, both as every interface shows them, the runs
-    /// oldest first.
+    /// oldest first; and what [`Archived::submitted`] reads.
     pub document: Arc<str>,
 }
 
@@ -179,9 +179,26 @@ impl Archived {
         struct Document<'a> {
             job: &'a JobDetail,
             attempts: &'a [Attempt],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            submitted: Option<&'a Spec>,
         }
-        let document = serde_json::to_string(&Document { job, attempts })?.into();
+        let (spec, record) = (&job.view.job.spec, &job.view.record);
+        let is_step = spec.part_of().is_some_and(|part| part.node.is_some());
+        let may_run_yet = is_step && record.state == State::Canceled && record.runs == 0;
+        let submitted = may_run_yet.then_some(spec);
+        let document = serde_json::to_string(&Document { job, attempts, submitted })?.into();
         Ok(Self { archived_at, state: job.view.record.state, ran: job.view.record.runs > 0, document })
+    }
+
+    /// What was submitted, of a step of a workflow that was called off before it ran: it runs after all, as another
+    /// job, when the dead step before it is driven again (W4). None of any other job.
+    #[must_use]
+    pub fn submitted(&self) -> Option<Spec> {
+        #[derive(Deserialize)]
+        struct Submitted {
+            submitted: Option<Spec>,
+        }
+        serde_json::from_str::<Submitted>(&self.document).ok()?.submitted
     }
 }
 

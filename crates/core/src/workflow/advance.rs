@@ -226,9 +226,14 @@ impl Workflow {
 
 impl Advance {
     fn take(&mut self, moves: Vec<NodeMove>, progress: &mut WorkflowProgress, graph: &Graph) {
+        let canceled = |next: &NodeMove| match next {
+            NodeMove::Cancel(node, _) => Some(*node),
+            NodeMove::Release(_) | NodeMove::Renew(_) => None,
+        };
+        let canceled: BTreeSet<u32> = moves.iter().filter_map(canceled).collect();
         let mut seen = BTreeSet::new();
-        // Of a node that was moved twice, the last move counts: it may only have been called off after it was released
-        // in the same breath, never the other way round.
+        // Of a node that was moved twice, the last move counts: it may have been called off after it was released in
+        // the same breath.
         for next in moves.into_iter().rev() {
             let (NodeMove::Release(node) | NodeMove::Renew(node) | NodeMove::Cancel(node, _)) = next;
             let Some(job) = progress.job(graph, node).filter(|_| seen.insert(node)) else { continue };
@@ -238,6 +243,8 @@ impl Advance {
             match next {
                 NodeMove::Release(_) => self.release.push(job),
                 NodeMove::Cancel(_, cause) => self.cancel.push((job, cause)),
+                // Its job was to be called off in the same breath, and still waits.
+                NodeMove::Renew(_) if canceled.contains(&node) => self.release.push(job),
                 NodeMove::Renew(_) => {
                     let again = job.callback("renewed", 0);
                     progress.renew(node, again);
@@ -252,6 +259,16 @@ impl Advance {
             self.renew.iter().all(|(node, ..)| progress.state(*node) == NodeState::Released),
             "what is submitted again may run"
         );
+    }
+
+    /// Adds what followed later in the same breath.
+    pub fn extend(&mut self, later: Self) {
+        self.release.extend(later.release);
+        self.cancel.extend(later.cancel);
+        self.renew.extend(later.renew);
+        self.branches.extend(later.branches);
+        self.callback = later.callback.or_else(|| self.callback.take());
+        self.finished |= later.finished;
     }
 
     /// True when nothing is to be done about any job.

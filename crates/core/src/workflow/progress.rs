@@ -115,6 +115,8 @@ pub struct WorkflowProgress {
     edges: Vec<Option<bool>>,
     /// Jobs that stand for nodes whose first job was called off.
     jobs: BTreeMap<u32, JobId>,
+    /// Nodes that wait again, although their job was called off: something before them was driven again.
+    called_off: BTreeSet<u32>,
 }
 
 /// The progress as it is written: one letter for each node and each edge.
@@ -126,6 +128,8 @@ struct Letters {
     edges: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     jobs: BTreeMap<u32, JobId>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    called_off: BTreeSet<u32>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands fields over by reference")]
@@ -134,7 +138,7 @@ const fn is_none(count: &usize) -> bool {
 }
 
 impl From<Letters> for WorkflowProgress {
-    fn from(Letters { nodes, asking, edges, jobs }: Letters) -> Self {
+    fn from(Letters { nodes, asking, edges, jobs, called_off }: Letters) -> Self {
         let edge = |letter| match letter {
             'y' => Some(true),
             'n' => Some(false),
@@ -145,6 +149,7 @@ impl From<Letters> for WorkflowProgress {
             asking,
             edges: edges.chars().map(edge).collect(),
             jobs,
+            called_off,
         }
     }
 }
@@ -161,6 +166,7 @@ impl From<WorkflowProgress> for Letters {
             asking: progress.asking,
             edges: progress.edges.into_iter().map(edge).collect(),
             jobs: progress.jobs,
+            called_off: progress.called_off,
         }
     }
 }
@@ -177,6 +183,7 @@ impl WorkflowProgress {
             asking: graph.nodes().iter().filter(|node| node.predicate.is_some()).count(),
             edges: vec![None; graph.edges()],
             jobs: BTreeMap::new(),
+            called_off: BTreeSet::new(),
         }
     }
 
@@ -249,12 +256,14 @@ impl WorkflowProgress {
     /// Takes the end of a node, and answers what follows from it, however far that goes.
     ///
     /// The end of one that has ended already changes nothing, unless it was a dead letter: then it was driven again
-    /// (W4).
+    /// (W4), and what its first end called off is decided anew.
     pub fn end(&mut self, graph: &Graph, node: u32, end: NodeEnd, result: Option<&Value>) -> Vec<NodeMove> {
         let mut moves = Vec::new();
-        let known = matches!(self.state(node), NodeState::Ended(before) if before != NodeEnd::Failed);
-        if known || graph.node(node).is_none() {
-            return moves;
+        match self.state(node) {
+            _ if graph.node(node).is_none() => return moves,
+            NodeState::Ended(NodeEnd::Failed) => self.reopen(graph, node),
+            NodeState::Ended(_) => return moves,
+            NodeState::Waiting | NodeState::Released => {}
         }
         // A result is looked at for the node that brought it only: what is called off has none.
         let mut ended = vec![(node, end, result)];
@@ -270,13 +279,16 @@ impl WorkflowProgress {
                     *known = Some(holds);
                 }
                 let cause = cause(end, condition.when.needs_success() && !condition.unless);
-                if let Some(next) = self.look(graph, *to, cause) {
-                    if let NodeMove::Cancel(to, cause) = next {
-                        ended.push((to, cause.end(), None));
-                        self.set(to, NodeState::Ended(cause.end()));
+                let Some(next) = self.look(graph, *to, cause) else { continue };
+                if let NodeMove::Cancel(to, cause) = next {
+                    ended.push((to, cause.end(), None));
+                    self.set(to, NodeState::Ended(cause.end()));
+                    // The job of one that had waited again is called off since the first time.
+                    if self.called_off.remove(&to) {
+                        continue;
                     }
-                    moves.push(next);
                 }
+                moves.push(next);
             }
         }
         moves
@@ -288,24 +300,64 @@ impl WorkflowProgress {
         }
     }
 
+    /// Takes back what followed from the end of a dead step that was driven again, before it ends anew: what could not
+    /// run because of it waits again, and so does what was decided by that in turn. What may run, or has run, stays as
+    /// it is; so does what people called off.
+    fn reopen(&mut self, graph: &Graph, node: u32) {
+        let mut open = vec![node];
+        while let Some(node) = open.pop() {
+            for (to, edge) in graph.following(node) {
+                if let Some(known) = self.edges.get_mut(*edge) {
+                    *known = None;
+                }
+                let called_off = [NodeEnd::DependencyFailed, NodeEnd::NotTaken].map(NodeState::Ended);
+                if called_off.contains(&self.state(*to)) && self.prospect(graph, *to) != Some(Prospect::Lost)
+                {
+                    self.set(*to, NodeState::Waiting);
+                    self.called_off.insert(*to);
+                    open.push(*to);
+                }
+            }
+        }
+    }
+
     /// What is to be done about a node one of whose edges is known now; `cause` says why, if it can not run.
     fn look(&mut self, graph: &Graph, node: u32, cause: CancelCause) -> Option<NodeMove> {
-        let state = self.state(node);
-        let called_off = state == NodeState::Ended(NodeEnd::DependencyFailed);
-        if state != NodeState::Waiting && !called_off {
+        if self.state(node) != NodeState::Waiting {
             return None;
         }
+        match self.prospect(graph, node)? {
+            Prospect::Open => None,
+            Prospect::Lost => Some(NodeMove::Cancel(node, cause)),
+            Prospect::Ready => {
+                self.set(node, NodeState::Released);
+                let again = self.called_off.remove(&node);
+                Some(if again { NodeMove::Renew(node) } else { NodeMove::Release(node) })
+            }
+        }
+    }
+
+    /// What the edges of a node say of it.
+    fn prospect(&self, graph: &Graph, node: u32) -> Option<Prospect> {
         let edges = self.edges.get(graph.leading_to(node))?;
         let (ready, lost) = match graph.node(node)?.join {
             Join::All => (edges.iter().all(|edge| *edge == Some(true)), edges.contains(&Some(false))),
             Join::Any => (edges.contains(&Some(true)), edges.iter().all(|edge| *edge == Some(false))),
         };
-        if ready {
-            self.set(node, NodeState::Released);
-            return Some(if called_off { NodeMove::Renew(node) } else { NodeMove::Release(node) });
-        }
-        (lost && !called_off).then_some(NodeMove::Cancel(node, cause))
+        Some(match (ready, lost) {
+            (true, _) => Prospect::Ready,
+            (false, true) => Prospect::Lost,
+            (false, false) => Prospect::Open,
+        })
     }
+}
+
+/// Whether a node can run, by what is known of those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prospect {
+    Open,
+    Ready,
+    Lost,
 }
 
 /// Why a node cannot run when one before it ended like this.

@@ -11,19 +11,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use backstop_core::job::{NewJob, Operation, Spec};
-use backstop_core::workflow::{Advance, EndNote, JobEnd, NodeEnd, PartOf, Workflow};
+use backstop_core::workflow::{Advance, EndNote, JobEnd, NodeEnd, Workflow};
 use backstop_core::{JobId, Timestamp, WorkflowId};
 use backstop_store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect};
 use serde_json::{Value, json};
 
 use super::inputs::results;
 use super::problem::owner;
+use super::renew::renewed;
 use super::stored::{self, FoundWorkflow};
 use super::told::WorkflowNews;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 use crate::run::write::refused_for_good;
-use crate::{sealing, signing};
+use crate::signing;
 
 /// Documents of notes that are read at once: each is of one workflow and one transaction.
 const PAGE: usize = 500;
@@ -128,8 +129,8 @@ fn asked_for(found: &[FoundWorkflow], ends: &BTreeMap<WorkflowId, Vec<TakenNotes
     jobs.into_iter().collect()
 }
 
-/// What is to be written of one workflow; none when it cannot be read, so that nobody knows what follows. Notes of one
-/// that is not there any more are only removed.
+/// What is to be written of one workflow; none when it cannot be read, or a step of it not be opened, so that nobody
+/// knows what follows. Notes of one that is not there any more are only removed.
 async fn piece(
     parts: &EngineParts,
     id: WorkflowId,
@@ -162,11 +163,12 @@ async fn piece(
         .flat_map(|taken| taken.notes)
         .map(|note| JobEnd { result: results.get(&note.job).cloned(), note })
         .collect();
-    let follows = stored.workflow.advance(graph.as_deref(), &ends, now);
+    let mut follows = stored.workflow.advance(graph.as_deref(), &ends, now);
+    let Some(renewed) = renewed(parts, &mut stored, &mut follows, now).await? else { return Ok(None) };
+    piece.jobs = renewed;
     piece.operations.extend(follows.release.iter().map(|job| (*job, Operation::Release)));
     let canceled = follows.cancel.iter().map(|(job, cause)| (*job, Operation::PassBy { cause: *cause }));
     piece.operations.extend(canceled);
-    piece.jobs = renewed(parts, &follows).await?;
     piece.jobs.extend(callback_job(parts, &stored.workflow, &follows));
     piece.edits.push(stored.edit());
     piece.news = WorkflowNews::of(parts, &stored.workflow, graph.as_deref(), &ends, &follows);
@@ -185,33 +187,6 @@ pub(super) fn callback_job(parts: &EngineParts, workflow: &Workflow, follows: &A
     spec.policy = parts.config.policy_of(&spec);
     signing::vouch(&parts.config, &mut spec);
     Some(NewJob::new(spec))
-}
-
-/// Steps that were called off and can run after all, as new jobs (W4). One whose first job is gone stays called off.
-async fn renewed(parts: &EngineParts, follows: &Advance) -> Result<Vec<NewJob>, StoreError> {
-    if follows.renew.is_empty() {
-        return Ok(Vec::new());
-    }
-    let found = parts.store.jobs(follows.renew.iter().map(|(_, old, _)| *old).collect()).await?;
-    let mut jobs = Vec::new();
-    for ((_, old, again), detail) in follows.renew.iter().zip(found) {
-        let Some(detail) = detail else {
-            tracing::error!(job = %old, "a step cannot run again: its first job is archived");
-            continue;
-        };
-        let mut spec = detail.view.job.spec;
-        // What is sealed is bound to its job.
-        let Ok(payload) = sealing::payload(&parts.config, &spec) else { continue };
-        (spec.id, spec.payload) = (*again, payload);
-        if let Some(PartOf { renewed, .. }) = &mut spec.provenance_mut().part_of {
-            *renewed = true;
-        }
-        if sealing::close(&parts.config, &mut spec).is_ok() {
-            signing::vouch(&parts.config, &mut spec);
-            jobs.push(NewJob::new(spec));
-        }
-    }
-    Ok(jobs)
 }
 
 /// Writes pieces in one transaction, and those again that are left when another node wrote one of them. What could not
