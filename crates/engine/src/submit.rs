@@ -105,15 +105,35 @@ impl<T> Enqueue<T> {
         self.job.as_ref().ok().map(|job| job.spec.kind.clone())
     }
 
-    /// What a job of a workflow or a batch cannot have, if it has it.
-    pub(crate) fn field_against_parts(&self) -> Option<&'static str> {
-        let NewJob { spec, supersedes, .. } = self.job.as_ref().ok()?;
+    /// What a job of a workflow or a batch cannot have, if it has it, and why.
+    pub(crate) fn field_against_parts(&self) -> Option<(&'static str, &'static str)> {
+        let NewJob { spec, supersedes, on_conflict, .. } = self.job.as_ref().ok()?;
+        let key =
+            "a job of a workflow or a batch cannot have one: the workflow or batch has a key of its own";
+        let skip =
+            "a job of a workflow or a batch that is skipped would be waited for without end: use `reject`";
+        let skips = spec.business_key.is_some() && *on_conflict == OnConflict::Skip;
         let fields = [
-            ("idempotency_key", spec.idempotency_key.is_some()),
-            ("ordering_key", spec.ordering_key.is_some()),
-            ("replaces", supersedes.is_some()),
+            ("idempotency_key", spec.idempotency_key.is_some(), key),
+            ("ordering_key", spec.ordering_key.is_some(), key),
+            ("replaces", supersedes.is_some(), key),
+            ("on_conflict", skips, skip),
         ];
-        fields.into_iter().find(|(_, has)| *has).map(|(field, _)| field)
+        fields.into_iter().find(|(_, has, _)| *has).map(|(field, _, problem)| (field, problem))
+    }
+
+    /// The same job once more, for whoever may have to submit it to another batch.
+    pub(crate) fn copied(&self) -> Self {
+        let Self { parts, job, said, whole, declared, start_is_own, result } = self;
+        Self {
+            parts: parts.clone(),
+            job: job.clone(),
+            said: *said,
+            whole: whole.clone(),
+            declared: *declared,
+            start_is_own: *start_is_own,
+            result: *result,
+        }
     }
 
     fn with(mut self, change: impl FnOnce(&mut NewJob)) -> Self {

@@ -12,6 +12,7 @@ pub use backstop_core::workflow::{
 
 pub(crate) mod advance;
 mod batch;
+mod batch_stream;
 mod builder;
 mod chain;
 pub(crate) mod inputs;

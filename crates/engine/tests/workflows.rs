@@ -1,6 +1,8 @@
 //! Workflows and batches through the library, on every store (W1-W6).
 #![allow(missing_docs, reason = "a test")]
 
+#[path = "workflows/batches.rs"]
+mod batches;
 #[path = "workflows/driven.rs"]
 mod driven;
 #[path = "workflows/gathered.rs"]
@@ -552,6 +554,11 @@ async fn everything(store: Arc<dyn Store>) {
     renewed::a_step_decided_behind_a_dead_one_is_decided_anew(store.clone()).await;
     renewed::a_dead_step_goes_on_from_the_archive(store.clone()).await;
     renewed::a_step_of_which_nothing_is_left_fails(store.clone()).await;
+    batches::a_stream_that_was_stopped_is_repeated(store.clone()).await;
+    batches::the_first_jobs_of_a_stream_run_while_others_come(store.clone()).await;
+    batches::an_open_batch_that_is_called_off_is_over(store.clone()).await;
+    batches::what_is_added_to_a_paused_batch_waits_with_it(store.clone()).await;
+    batches::a_part_that_may_be_skipped_is_refused(store.clone()).await;
     driven::a_plan_continues_every_workflow_from_its_dead_step(store.clone()).await;
     gathered::steps_that_start_together_read_together(store.clone()).await;
     raced::ends_count_once(store.clone()).await;

@@ -46,6 +46,12 @@ pub struct BatchProgress {
     pub canceled: u64,
     /// True when no more are added.
     pub sealed: bool,
+    /// True when it was called off before it was sealed: it never got all of its jobs, and has not succeeded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub called_off: bool,
+    /// True while its jobs come from one stream, in order: whoever repeats its submit goes on behind the last one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub streamed: bool,
     /// What it must come to.
     #[serde(default)]
     pub rule: BatchRule,
@@ -82,6 +88,9 @@ impl BatchProgress {
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share of counts")]
     pub fn has_succeeded(&self) -> bool {
+        if self.called_off {
+            return false;
+        }
         let failures = self.failed + self.canceled;
         let BatchRule { success_rate_at_least, failures_at_most } = self.rule;
         if success_rate_at_least.is_none() && failures_at_most.is_none() {

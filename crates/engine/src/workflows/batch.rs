@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::job::{Callback, NewJob, Operation};
-use backstop_core::workflow::{BatchProgress, BatchRule, PartOf, Workflow, WorkflowBody};
+use backstop_core::workflow::{BatchProgress, BatchRule, PartOf, Workflow, WorkflowBody, WorkflowStatus};
 use backstop_core::{Refusal, WorkflowId, admit};
 use backstop_store::{Amend, Amended, Drawer, Expect};
 use futures_core::Stream;
 
+use super::batch_stream::{BatchStream, copies};
 use super::problem::{WorkflowProblem, check_name};
 use super::stored::{self, StoredWorkflow};
 use super::submit::{check_part, seal};
@@ -50,7 +51,7 @@ pub struct BatchHandle {
     parts: Arc<EngineParts>,
     /// Its identity.
     pub id: WorkflowId,
-    /// True when it had been submitted before, under the same key: nothing was added then.
+    /// True when it had been submitted before, under the same key, and nothing was added now.
     pub deduplicated: bool,
 }
 
@@ -105,37 +106,44 @@ impl BatchBuilder {
     }
 
     /// Stores a job for each item, and seals the batch. Items are taken a thousand at a time; the first jobs may run
-    /// while the last ones are made.
+    /// while the last ones are made. Up to a thousand are stored together, or none.
+    ///
+    /// Who was stopped in the middle of it repeats it under the same [`key`](BatchBuilder::key), with the same items in
+    /// the same order: those that are stored are passed over, and the rest is added. Two who do so at once add each
+    /// item once.
     ///
     /// # Errors
     /// When a job is refused, or the store is away. Jobs of the thousands before are stored then, and the batch is not
-    /// sealed: [`BatchHandle::add`] goes on, or [`BatchHandle::cancel`] calls it off.
+    /// sealed: repeating it goes on, or [`BatchHandle::add`] does, or [`BatchHandle::cancel`] calls it off.
     pub async fn for_each<I, T>(
         self,
         items: impl IntoIterator<Item = I>,
-        mut job: impl FnMut(I) -> Enqueue<T>,
+        job: impl FnMut(I) -> Enqueue<T>,
     ) -> Result<BatchHandle, WorkflowProblem> {
-        let mut items = items.into_iter();
-        let mut next =
-            || -> Vec<Enqueue> { items.by_ref().take(CHUNK).map(&mut job).map(Enqueue::untyped).collect() };
-        let first = next();
-        let whole = first.len() < CHUNK;
-        let batch = self.begin(first, whole).await?;
-        if batch.deduplicated || whole {
+        let mut jobs = items.into_iter().map(job).map(Enqueue::untyped).peekable();
+        let first: Vec<Enqueue> = jobs.by_ref().take(CHUNK).collect();
+        let whole = jobs.peek().is_none();
+        let (copy, count) = (self.key.is_some().then(|| copies(&first)), first.len() as u64);
+        let batch = self.begin(first, whole, true).await?;
+        if whole && !batch.deduplicated {
             return Ok(batch);
         }
-        loop {
-            let chunk = next();
-            if chunk.is_empty() {
-                batch.seal().await?;
-                return Ok(batch);
-            }
-            batch.add(chunk).await?;
+        let mut stream = match BatchStream::of(&batch, count).await? {
+            Some(stream) => stream,
+            None => return Ok(batch),
+        };
+        if let (true, Some(first)) = (batch.deduplicated, copy) {
+            stream.at = 0;
+            stream.add(first).await?;
         }
+        while jobs.peek().is_some() {
+            stream.add(jobs.by_ref().take(CHUNK).collect()).await?;
+        }
+        stream.end().await
     }
 
     /// The same for jobs that come one after another: each thousand is stored as soon as it is there, and runs while
-    /// the stream goes on.
+    /// the stream goes on. It is repeated like [`BatchBuilder::for_each`].
     ///
     /// # Errors
     /// As [`BatchBuilder::for_each`].
@@ -143,23 +151,18 @@ impl BatchBuilder {
         self,
         jobs: impl Stream<Item = Enqueue<T>>,
     ) -> Result<BatchHandle, WorkflowProblem> {
-        let batch = self.open().await?;
-        if batch.deduplicated {
-            return Ok(batch);
-        }
+        let batch = self.begin(Vec::new(), false, true).await?;
+        let Some(mut stream) = BatchStream::of(&batch, 0).await? else { return Ok(batch) };
         let mut jobs = pin!(jobs);
         let mut chunk = Vec::new();
         while let Some(job) = std::future::poll_fn(|cx| jobs.as_mut().poll_next(cx)).await {
             chunk.push(job.untyped());
             if chunk.len() == CHUNK {
-                batch.add(std::mem::take(&mut chunk)).await?;
+                stream.add(std::mem::take(&mut chunk)).await?;
             }
         }
-        if !chunk.is_empty() {
-            batch.add(chunk).await?;
-        }
-        batch.seal().await?;
-        Ok(batch)
+        stream.add(chunk).await?;
+        stream.end().await
     }
 
     /// Stores the batch without any job: [`BatchHandle::add`] them, and [`BatchHandle::seal`] it at last.
@@ -167,7 +170,7 @@ impl BatchBuilder {
     /// # Errors
     /// When it cannot be meant, or the store is away.
     pub async fn open(self) -> Result<BatchHandle, WorkflowProblem> {
-        self.begin(Vec::new(), false).await
+        self.begin(Vec::new(), false, false).await
     }
 
     /// The same with its first jobs, all of them or none.
@@ -175,11 +178,16 @@ impl BatchBuilder {
     /// # Errors
     /// When a job is refused or the store is away: then nothing is stored.
     pub async fn open_with<T>(self, jobs: Vec<Enqueue<T>>) -> Result<BatchHandle, WorkflowProblem> {
-        self.begin(jobs.into_iter().map(Enqueue::untyped).collect(), false).await
+        self.begin(jobs.into_iter().map(Enqueue::untyped).collect(), false, false).await
     }
 
     /// Stores the batch with its first jobs; with all of them when it is sealed at once.
-    async fn begin(self, jobs: Vec<Enqueue>, seal_it: bool) -> Result<BatchHandle, WorkflowProblem> {
+    async fn begin(
+        self,
+        jobs: Vec<Enqueue>,
+        sealed: bool,
+        streamed: bool,
+    ) -> Result<BatchHandle, WorkflowProblem> {
         let Self { parts, name, key, tenant, rule, on_success, on_failure } = self;
         check_name(&parts, &name)?;
         rule.check()?;
@@ -190,18 +198,18 @@ impl BatchBuilder {
         let on = queues::of(&jobs);
         let tenant = tenant.or_else(|| queues::first_tenant(&on));
         let mut jobs = children(id, jobs).await?;
-        let sealed = |callback: Option<Result<Callback, Refusal>>| {
+        let closed = |callback: Option<Result<Callback, Refusal>>| {
             callback.transpose()?.map(|callback| seal(&parts, id, callback)).transpose()
         };
-        let progress =
-            BatchProgress { total: jobs.len() as u64, sealed: seal_it, rule, ..BatchProgress::default() };
+        let total = jobs.len() as u64;
+        let progress = BatchProgress { total, sealed, streamed, rule, ..BatchProgress::default() };
         let body = WorkflowBody::Batch(progress);
         let now = parts.store.now().await?;
         let mut workflow = Workflow {
             tenant: tenant.clone(),
             key: key.clone(),
-            on_success: sealed(on_success)?,
-            on_failure: sealed(on_failure)?,
+            on_success: closed(on_success)?,
+            on_failure: closed(on_failure)?,
             ..Workflow::new(id, name, body, now)
         };
         queues::add(&mut workflow, on)?;
@@ -236,16 +244,17 @@ impl BatchHandle {
         Self { parts, id, deduplicated: true }
     }
 
-    /// Adds jobs, all or none.
+    /// Adds jobs, all or none. While the batch is paused they are stored paused, and go on with it.
     ///
     /// # Errors
-    /// When one of them is refused, the batch is sealed, or the store is away.
+    /// When one of them is refused, the batch is sealed or canceled, or the store is away.
     pub async fn add<T>(&self, jobs: Vec<Enqueue<T>>) -> Result<(), WorkflowProblem> {
         let jobs: Vec<Enqueue> = jobs.into_iter().map(Enqueue::untyped).collect();
         let on = queues::of(&jobs);
         let jobs = children(self.id, jobs).await?;
         self.change(&on, |batch| {
             batch.total += jobs.len() as u64;
+            batch.streamed = false;
             jobs.clone()
         })
         .await
@@ -256,12 +265,21 @@ impl BatchHandle {
     /// # Errors
     /// When the store is away.
     pub async fn seal(&self) -> Result<(), WorkflowProblem> {
-        let sealed = |batch: &mut BatchProgress| {
-            batch.sealed = true;
+        self.close(false).await
+    }
+
+    /// Seals it because it is called off.
+    pub(super) async fn call_off(&self) -> Result<(), WorkflowProblem> {
+        self.close(true).await
+    }
+
+    async fn close(&self, called_off: bool) -> Result<(), WorkflowProblem> {
+        let closed = |batch: &mut BatchProgress| {
+            (batch.sealed, batch.called_off) = (true, called_off);
             Vec::new()
         };
-        match self.change(&BTreeSet::new(), sealed).await {
-            Err(WorkflowProblem::Sealed(_)) => Ok(()),
+        match self.change(&BTreeSet::new(), closed).await {
+            Err(WorkflowProblem::Sealed(_) | WorkflowProblem::Canceled(_)) => Ok(()),
             other => other,
         }
     }
@@ -274,7 +292,7 @@ impl BatchHandle {
         view::one(&self.parts, self.id).await?.ok_or(WorkflowProblem::Unknown(self.id))
     }
 
-    /// Calls off all of its jobs that have not ended.
+    /// Calls off all of its jobs that have not ended. One that is open is sealed by that, and has failed.
     ///
     /// # Errors
     /// When the store is away, or the batch is gone.
@@ -285,7 +303,7 @@ impl BatchHandle {
 
     /// Changes the batch, with jobs on these queues to store beside it. What follows when that was the end of it is
     /// done too.
-    async fn change(
+    pub(super) async fn change(
         &self,
         on: &BTreeSet<Arc<str>>,
         change: impl Fn(&mut BatchProgress) -> Vec<NewJob>,
@@ -298,14 +316,18 @@ impl BatchHandle {
                 return Err(WorkflowProblem::NotABatch(self.id));
             };
             if batch.sealed {
-                return Err(WorkflowProblem::Sealed(self.id));
+                let off = batch.called_off;
+                return Err(if off { WorkflowProblem::Canceled } else { WorkflowProblem::Sealed }(self.id));
             }
             let mut jobs = change(batch);
+            let paused = stored.workflow.status == WorkflowStatus::Paused;
+            let held = jobs.iter().filter(|_| paused).map(|job| (job.spec.id, Operation::Pause)).collect();
             queues::add(&mut stored.workflow, on.clone())?;
             let now = parts.store.now().await?;
             let follows = stored.workflow.advance(None, &[], now);
             jobs.extend(advance::callback_job(parts, &stored.workflow, &follows));
-            let amend = Amend { edits: vec![stored.edit()], jobs, ..Amend::default() };
+            let edits = vec![stored.edit()];
+            let amend = Amend { edits, jobs, operations: held, ..Amend::default() };
             match parts.store.amend(amend).await? {
                 Amended::Done { now, .. } => {
                     WorkflowNews::of(parts, &stored.workflow, None, &[], &follows).tell(parts, now);
@@ -328,7 +350,7 @@ fn refused(index: usize, refusal: Refusal) -> WorkflowProblem {
 }
 
 /// Jobs of a batch, as they are stored.
-async fn children(id: WorkflowId, jobs: Vec<Enqueue>) -> Result<Vec<NewJob>, WorkflowProblem> {
+pub(super) async fn children(id: WorkflowId, jobs: Vec<Enqueue>) -> Result<Vec<NewJob>, WorkflowProblem> {
     let mut made = Vec::with_capacity(jobs.len());
     for (index, job) in jobs.into_iter().enumerate() {
         let name = format!("job {index}");

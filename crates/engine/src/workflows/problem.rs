@@ -34,6 +34,9 @@ pub enum WorkflowProblem {
     /// Jobs cannot be added to it.
     #[error("batch {0} is sealed: no more jobs can be added; submit another batch")]
     Sealed(WorkflowId),
+    /// Jobs cannot be added to it any more.
+    #[error("batch {0} was canceled: no more jobs can be added; submit another batch")]
+    Canceled(WorkflowId),
     /// It is the other thing.
     #[error("{0} is a workflow and not a batch")]
     NotABatch(WorkflowId),

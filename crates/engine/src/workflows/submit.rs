@@ -115,9 +115,7 @@ async fn jobs_of(
 
 /// A job of a workflow has no key that could make it another job, and no place in a line of others.
 pub(super) fn check_part(job: &Enqueue, name: &str) -> Result<(), WorkflowProblem> {
-    let Some(field) = job.field_against_parts() else { return Ok(()) };
-    let problem =
-        "a job of a workflow or a batch cannot have one: the workflow or batch has a key of its own";
+    let Some((field, problem)) = job.field_against_parts() else { return Ok(()) };
     let refusal = backstop_core::Refusal::invalid(field, problem);
     Err(WorkflowProblem::Job { job: name.to_owned(), refusal })
 }

@@ -232,7 +232,8 @@ impl Workflows<'_> {
         }
     }
 
-    /// Calls off everything that has not ended (W4); answers how many jobs that was.
+    /// Calls off everything that has not ended (W4); answers how many jobs that was. A batch that is open is sealed by
+    /// that, and has failed.
     ///
     /// # Errors
     /// When there is none of this id, or the store is away.
@@ -241,7 +242,8 @@ impl Workflows<'_> {
         operate(self.parts, id, &Operation::Cancel { reason }).await
     }
 
-    /// Holds back everything that has not started (W4); answers how many jobs that was.
+    /// Holds back everything that has not started (W4); answers how many jobs that was. Jobs that are added to a batch
+    /// meanwhile are held back too.
     ///
     /// # Errors
     /// When there is none of this id, or the store is away.
@@ -278,42 +280,55 @@ impl Workflows<'_> {
 
 /// Does something about every job of a workflow or batch for which it can be done; answers for how many it was.
 pub(super) async fn operate(
-    parts: &EngineParts,
+    parts: &Arc<EngineParts>,
     id: WorkflowId,
     operation: &Operation,
 ) -> Result<u64, WorkflowProblem> {
     let found = stored::one(&*parts.store, &parts.workflows, id).await?;
     let stored = found.ok_or(WorkflowProblem::Unknown(id))?;
-    let mut changed = 0;
-    match (&stored.workflow.body, &stored.graph) {
+    let changed = match (&stored.workflow.body, &stored.graph) {
         (WorkflowBody::Graph(progress), Some(graph)) => {
+            let mut changed = 0;
             let numbers = 0..u32::try_from(graph.nodes().len()).unwrap_or(u32::MAX);
             let open = numbers.filter(|number| may_apply(progress.state(*number), operation));
             let jobs: Vec<JobId> = open.filter_map(|number| progress.job(graph, number)).collect();
             for chunk in jobs.chunks(CHUNK) {
                 changed += apply(parts, chunk.to_vec(), operation).await?;
             }
+            show_pause(parts, id, operation).await?;
+            changed
         }
-        (WorkflowBody::Batch(_), _) => {
-            let filter = JobFilter { tag: Some(batch::tag(id)), ..JobFilter::default() };
-            let mut page = PageRequest::first(CHUNK);
-            loop {
-                let found = parts.store.list(filter.clone(), page).await?;
-                let open = found.items.iter().filter(|view| !view.record.state.is_terminal());
-                let jobs: Vec<JobId> = open.map(|view| view.job.spec.id).collect();
-                changed += apply(parts, jobs, operation).await?;
-                match found.next {
-                    Some(next) => page.after = Some(next),
-                    None => break,
-                }
-            }
-        }
-        (WorkflowBody::Graph(_), None) => {}
-    }
+        (WorkflowBody::Batch(_), _) => operate_batch(parts, id, operation).await?,
+        (WorkflowBody::Graph(_), None) => 0,
+    };
     parts.workflows.touch(id);
     parts.workflows.ended.notify_one();
-    show_pause(parts, id, operation).await?;
     Ok(changed)
+}
+
+/// First it is said of the batch, so that it holds for jobs that are added from then on; then it is done to those that
+/// are there.
+async fn operate_batch(
+    parts: &Arc<EngineParts>,
+    id: WorkflowId,
+    operation: &Operation,
+) -> Result<u64, WorkflowProblem> {
+    if matches!(operation, Operation::Cancel { .. }) {
+        BatchHandle::of(parts.clone(), id).call_off().await?;
+    }
+    show_pause(parts, id, operation).await?;
+    let filter = JobFilter { tag: Some(batch::tag(id)), ..JobFilter::default() };
+    let (mut changed, mut page) = (0, PageRequest::first(CHUNK));
+    loop {
+        let found = parts.store.list(filter.clone(), page).await?;
+        let open = found.items.iter().filter(|view| !view.record.state.is_terminal());
+        let jobs: Vec<JobId> = open.map(|view| view.job.spec.id).collect();
+        changed += apply(parts, jobs, operation).await?;
+        match found.next {
+            Some(next) => page.after = Some(next),
+            None => return Ok(changed),
+        }
+    }
 }
 
 fn may_apply(state: NodeState, operation: &Operation) -> bool {

@@ -107,12 +107,13 @@ async fn jobs_of(
     Ok(jobs)
 }
 
-/// Adds up to 1,000 jobs to a batch that is open: all of them, or none.
+/// Adds up to 1,000 jobs to a batch that is open: all of them, or none. While it is paused they are stored paused.
 #[utoipa::path(post, path = "/api/v1/batches/{id}/jobs", tag = "batches", request_body = BatchJobs,
     params(("id" = String, Path, description = "Which batch.")),
     responses((status = 200, body = BatchJson),
         (status = 404, description = "No such batch.", body = ErrorBody),
-        (status = 409, description = "`batch_sealed`, or another live job holds a business key.", body = ErrorBody),
+        (status = 409, description = "`batch_sealed`, `batch_canceled`, or another live job holds a \
+         business key.", body = ErrorBody),
         (status = 422, description = "A job can never be stored like this: none was added.", body = ErrorBody),
         (status = 429, description = "`tenant_limit`, or `queue_full`.", body = ErrorBody)))]
 async fn add_to_batch(
@@ -178,7 +179,7 @@ async fn show_batch(
     Ok(Json(seen(&api, &caller, &id, true).await?.into()))
 }
 
-/// Cancels every job of a batch that has not ended (W4).
+/// Cancels every job of a batch that has not ended (W4). One that is open is sealed by that, and has failed.
 #[utoipa::path(post, path = "/api/v1/batches/{id}/cancel", tag = "batches",
     params(("id" = String, Path, description = "Which batch.")), request_body = Option<GivenReason>,
     responses((status = 200, body = WorkflowChanged),
@@ -192,7 +193,7 @@ async fn cancel_batch(
     cancel(&api, &caller, &id, body, true).await
 }
 
-/// Holds back every job of a batch that has not started (W4).
+/// Holds back every job of a batch that has not started (W4), and those that are added until it is resumed.
 #[utoipa::path(post, path = "/api/v1/batches/{id}/pause", tag = "batches",
     params(("id" = String, Path, description = "Which batch.")),
     responses((status = 200, body = WorkflowChanged),

@@ -186,6 +186,7 @@ pub(super) fn refused(caller: &Caller, problem: WorkflowProblem) -> ApiError {
         WorkflowProblem::Unknown(id) => absent(&id.to_string(), false),
         WorkflowProblem::NotABatch(id) => absent(&id.to_string(), true),
         WorkflowProblem::Sealed(_) => ApiError::new(StatusCode::CONFLICT, "batch_sealed", text),
+        WorkflowProblem::Canceled(_) => ApiError::new(StatusCode::CONFLICT, "batch_canceled", text),
         _ => ApiError::new(StatusCode::CONFLICT, "workflow_changing", text).hint("send it again"),
     }
 }
