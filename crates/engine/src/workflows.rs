@@ -14,6 +14,7 @@ pub(crate) mod advance;
 mod batch;
 mod batch_stream;
 mod builder;
+mod callback;
 mod chain;
 pub(crate) mod inputs;
 pub(crate) mod memory;

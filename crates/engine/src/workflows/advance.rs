@@ -10,21 +10,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use backstop_core::job::{NewJob, Operation, Spec};
-use backstop_core::workflow::{Advance, EndNote, JobEnd, NodeEnd, Workflow};
+use backstop_core::job::{NewJob, Operation};
+use backstop_core::workflow::{EndNote, JobEnd, NodeEnd};
 use backstop_core::{JobId, Timestamp, WorkflowId};
 use backstop_store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::callback::callback_job;
 use super::inputs::results;
-use super::problem::owner;
 use super::renew::renewed;
 use super::stored::{self, FoundWorkflow};
 use super::told::WorkflowNews;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 use crate::run::write::refused_for_good;
-use crate::signing;
 
 /// Documents of notes that are read at once: each is of one workflow and one transaction.
 const PAGE: usize = 500;
@@ -169,24 +168,10 @@ async fn piece(
     piece.operations.extend(follows.release.iter().map(|job| (*job, Operation::Release)));
     let canceled = follows.cancel.iter().map(|(job, cause)| (*job, Operation::PassBy { cause: *cause }));
     piece.operations.extend(canceled);
-    piece.jobs.extend(callback_job(parts, &stored.workflow, &follows));
+    piece.jobs.extend(callback_job(parts, &stored.workflow, graph.as_deref(), &follows).await?);
     piece.edits.push(stored.edit());
     piece.news = WorkflowNews::of(parts, &stored.workflow, graph.as_deref(), &ends, &follows);
     Ok(Some(piece))
-}
-
-/// The job to submit because all of a workflow has ended.
-pub(super) fn callback_job(parts: &EngineParts, workflow: &Workflow, follows: &Advance) -> Option<NewJob> {
-    let (id, callback) = follows.callback.as_ref()?;
-    let mut spec = Spec::new(*id, callback.kind.clone(), callback.payload.clone());
-    (spec.version, spec.queue) = (callback.version, callback.queue.clone());
-    // Its payload was sealed under this id, when its own was not known.
-    spec.callback_of = Some(owner(workflow.id));
-    let ended = json!({ "id": workflow.id, "name": &*workflow.name, "status": workflow.status });
-    spec.params = Some(json!({ "workflow": ended }).to_string().into());
-    spec.policy = parts.config.policy_of(&spec);
-    signing::vouch(&parts.config, &mut spec);
-    Some(NewJob::new(spec))
 }
 
 /// Writes pieces in one transaction, and those again that are left when another node wrote one of them. What could not

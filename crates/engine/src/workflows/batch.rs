@@ -12,12 +12,13 @@ use backstop_store::{Amend, Amended, Drawer, Expect};
 use futures_core::Stream;
 
 use super::batch_stream::{BatchStream, copies};
+use super::callback::callback_job;
 use super::problem::{WorkflowProblem, check_name};
+use super::queues;
 use super::stored::{self, StoredWorkflow};
 use super::submit::{check_part, seal};
 use super::told::WorkflowNews;
 use super::view::{self, WorkflowView};
-use super::{advance, queues};
 use crate::job::Job;
 use crate::parts::EngineParts;
 use crate::submit::{Enqueue, callback_of};
@@ -215,7 +216,7 @@ impl BatchBuilder {
         queues::add(&mut workflow, on)?;
         // One without a job has ended when it is sealed.
         let follows = workflow.advance(None, &[], now);
-        jobs.extend(advance::callback_job(&parts, &workflow, &follows));
+        jobs.extend(callback_job(&parts, &workflow, None, &follows).await?);
         let mut edits = vec![stored::edit(&workflow, Expect::Absent)];
         edits.extend(key.as_ref().map(|key| stored::key_edit(tenant.as_deref(), key, id)));
         match parts.store.amend(Amend { edits, jobs, ..Amend::default() }).await? {
@@ -325,7 +326,7 @@ impl BatchHandle {
             queues::add(&mut stored.workflow, on.clone())?;
             let now = parts.store.now().await?;
             let follows = stored.workflow.advance(None, &[], now);
-            jobs.extend(advance::callback_job(parts, &stored.workflow, &follows));
+            jobs.extend(callback_job(parts, &stored.workflow, None, &follows).await?);
             let edits = vec![stored.edit()];
             let amend = Amend { edits, jobs, operations: held, ..Amend::default() };
             match parts.store.amend(amend).await? {
