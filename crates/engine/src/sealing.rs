@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{Attempt, Callback, JobView, Spec};
-use backstop_core::outbox::HandedOff;
+use backstop_core::outbox::{MessageBody, OutboxMessage};
 use backstop_core::sealing::{Owner, SHOWN, SealError, is_sealed, is_sealed_value, key_of};
 use backstop_core::{JobId, Refusal};
 use serde_json::Value;
@@ -164,26 +164,56 @@ pub(crate) fn opened_result(config: &Config, job: JobId, kind: &Arc<str>, result
     serde_json::from_str(&opened(config, Owner::result_of(&spec), &text)).unwrap_or_default()
 }
 
-/// Opens what is sealed in a hand-off. What these keys do not open stays sealed: nobody must take it for a value (B7).
-pub(crate) fn open_handed_off(config: &Config, job: JobId, kind: &str, body: &mut HandedOff) {
-    let spec = Spec::new(job, kind, "");
-    let open_value = |owner: Owner<'_>, value: &mut Value| {
-        let text: Arc<str> = value.to_string().into();
-        let opened = open(config, owner, &text).ok().filter(|opened| *opened != text);
-        if let Some(opened) = opened.and_then(|opened| serde_json::from_str(&opened).ok()) {
-            *value = opened;
+/// Opens what is sealed in a message that leaves the store. What these keys do not open stays sealed: nobody must take
+/// it for a value, and another process may have the keys (B2, B7).
+pub(crate) fn open_message(config: &Config, message: &mut OutboxMessage) {
+    let OutboxMessage { job, kind, body, .. } = message;
+    let spec = Spec::new(*job, kind.clone(), "");
+    match body {
+        MessageBody::Result { result: Some(result), .. } => {
+            open_value(config, Owner::result_of(&spec), result);
         }
-    };
-    if let Some(result) = &mut body.result {
-        open_value(Owner::result_of(&spec), result);
-    }
-    if let Some(payload) = &mut body.payload {
-        open_value(Owner::payload(body.callback_of.unwrap_or(job), kind), payload);
+        MessageBody::Reject { reject, .. } => {
+            if let Some(item) = &mut reject.item
+                && let Ok(opened) = open(config, Owner::reject(*job, kind), item)
+            {
+                *item = opened;
+            }
+        }
+        MessageBody::HandOff(body) => {
+            if let Some(result) = &mut body.result {
+                open_value(config, Owner::result_of(&spec), result);
+            }
+            if let Some(payload) = &mut body.payload {
+                open_value(config, Owner::payload(body.callback_of.unwrap_or(*job), kind), payload);
+            }
+        }
+        _ => {}
     }
 }
 
-/// True for a value of a hand-off that these keys did not open.
-pub(crate) fn is_still_sealed(value: &Value) -> bool {
+fn open_value(config: &Config, owner: Owner<'_>, value: &mut Value) {
+    let text: Arc<str> = value.to_string().into();
+    let opened = open(config, owner, &text).ok().filter(|opened| *opened != text);
+    if let Some(opened) = opened.and_then(|opened| serde_json::from_str(&opened).ok()) {
+        *value = opened;
+    }
+}
+
+/// True for a message of which these keys did not open everything.
+pub(crate) fn is_message_sealed(message: &OutboxMessage) -> bool {
+    let value = |value: &Option<Value>| value.as_ref().is_some_and(is_still_sealed);
+    match &message.body {
+        MessageBody::Result { result, .. } => value(result),
+        MessageBody::Reject { reject, .. } => {
+            reject.item.as_deref().is_some_and(|item| key_of(item).is_some())
+        }
+        MessageBody::HandOff(body) => value(&body.result) || value(&body.payload),
+        _ => false,
+    }
+}
+
+fn is_still_sealed(value: &Value) -> bool {
     is_sealed_value(value) && key_of(&value.to_string()).is_some()
 }
 

@@ -213,7 +213,8 @@ async fn a_paused_sink_keeps_its_messages(store: &Arc<dyn Store>) {
     stage.end().await;
 }
 
-/// E12: a sealed result is sealed in the outbox, and opened for the sink.
+/// E12: a sealed result is sealed in the outbox, and opened for the sink by a process that has the keys. Another one
+/// says that it cannot read it, and removes nothing.
 async fn a_sealed_result_is_opened_for_its_sink(store: &Arc<dyn Store>) {
     let key = SecretKey::new("k", vec![7; 32]).expect("a key");
     let keys = SealingKeys::new(vec![key]).expect("keys");
@@ -223,6 +224,11 @@ async fn a_sealed_result_is_opened_for_its_sink(store: &Arc<dyn Store>) {
     let range = DocumentRange::first(Drawer::Outbox, 10);
     let kept = stage.engine.store().documents(range).await.expect("read").items;
     assert!(!kept[0].body.contains("123456"), "{}", kept[0].body);
+    let mut keyless = Stage::new(store, Config::default()).publisher("out");
+    until_held(&mut keyless).await;
+    let page = keyless.next(10).await.expect("read");
+    assert!(page.is_sealed(), "nobody takes it for a result: {page:?}");
+    keyless.release().await.expect("released");
     let sent = stage.drained("out").await;
     let MessageBody::Result { result, .. } = &sent[0].body else { panic!("{sent:?}") };
     assert_eq!(result, &Some(json!(123_456)));

@@ -12,6 +12,7 @@ use backstop::JobId;
 use backstop::sinks::{OutboxPage, OutboxPublisher, SinkProblem};
 use backstop_core::failure::Cause;
 use backstop_core::failure::redact::sanitize;
+use backstop_core::sealing::{SHOWN, is_sealed};
 use backstop_store::Error as StoreError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,11 +20,14 @@ use tokio_util::sync::CancellationToken;
 use super::BridgeSink;
 use super::status::{SinkRunState, SinkStatus};
 use crate::broker::{BrokerError, BrokerPublisher};
-use crate::profile::{KnownJob, publish_all};
+use crate::profile::{Addressed, KnownJob, publish_all};
 use crate::shared_status::SharedStatus;
 
 /// Documents that are read at once.
 const PAGE: usize = 100;
+
+/// The code of what this process cannot read (E12).
+const SEALED: &str = "sealed";
 
 /// How a round ended.
 enum SinkRound {
@@ -39,6 +43,12 @@ enum SinkRound {
 
 /// What failed: a stable word, and a sentence.
 struct SinkFailure(&'static str, String);
+
+impl SinkFailure {
+    fn sealed() -> Self {
+        Self(SEALED, "what waits is sealed with keys that this process lacks: see [encryption]".to_owned())
+    }
+}
 
 impl From<BrokerError> for SinkFailure {
     fn from(error: BrokerError) -> Self {
@@ -130,6 +140,11 @@ impl SinkRounds {
             // Other processes show it too. A store that is away is told of nothing.
             let _ = self.publisher.failed(&problem).await;
         }
+        if code == SEALED {
+            // Another process may have the keys.
+            let _ = self.publisher.release().await;
+            self.held = None;
+        }
         self.board.write(|status| {
             status.state = SinkRunState::Disconnected;
             status.failures += 1;
@@ -167,6 +182,9 @@ impl SinkRounds {
         if page.is_empty() && self.session.is_some() {
             return Ok(SinkRound::Idle);
         }
+        if page.is_sealed() {
+            return Err(SinkFailure::sealed());
+        }
         // Also without a message: whoever looks sees whether the broker is there.
         let mut session = match self.session.take() {
             Some(session) => session,
@@ -180,7 +198,9 @@ impl SinkRounds {
         let profile = &self.sink.profile;
         let answers =
             page.messages.iter().flat_map(|message| profile.answers(message, jobs.get(&message.job)));
-        publish_all(&mut *session, answers.collect()).await?;
+        if !self.publish(&mut *session, answers.collect()).await? {
+            return Ok(SinkRound::Standby);
+        }
         self.session = Some(session);
         let (count, more) = (u64::try_from(page.messages.len()).unwrap_or(u64::MAX), page.more);
         if page.is_empty() {
@@ -197,8 +217,33 @@ impl SinkRounds {
     }
 }
 
+impl SinkRounds {
+    /// Publishes, and keeps the lease meanwhile: a slow broker may take longer than that for a page. False when the
+    /// lease was lost, or a person paused the sink: what was published by then is published again.
+    async fn publish(
+        &mut self,
+        session: &mut dyn BrokerPublisher,
+        all: Vec<Addressed>,
+    ) -> Result<bool, SinkFailure> {
+        let renewal = self.sink.times.lease / 5;
+        let mut publishing = std::pin::pin!(publish_all(session, all));
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut publishing => return Ok(done.map(|()| true)?),
+                () = tokio::time::sleep(renewal) => {}
+            }
+            let holds = self.publisher.hold().await?;
+            self.held = holds.then(Instant::now);
+            if !holds {
+                return Ok(false);
+            }
+        }
+    }
+}
+
 /// What the profile keeps with the jobs that messages are about, if it keeps anything.
-async fn jobs_of(sink: &BridgeSink, page: &OutboxPage) -> Result<HashMap<JobId, KnownJob>, StoreError> {
+async fn jobs_of(sink: &BridgeSink, page: &OutboxPage) -> Result<HashMap<JobId, KnownJob>, SinkFailure> {
     let BridgeSink { engine, profile, .. } = sink;
     if !profile.needs_jobs() || page.messages.is_empty() {
         return Ok(HashMap::new());
@@ -216,6 +261,10 @@ async fn jobs_of(sink: &BridgeSink, page: &OutboxPage) -> Result<HashMap<JobId, 
         };
         let crashes = detail.counters.get(&Cause::Crash).copied().unwrap_or_default();
         let open = engine.revealed(&detail.view);
+        let (stored, opened) = (&detail.view.job.spec.payload, &open.job.spec.payload);
+        if is_sealed(stored) && **opened == *serde_json::Value::from(SHOWN).to_string() {
+            return Err(SinkFailure::sealed());
+        }
         jobs.insert(id, KnownJob::of(&open.job.spec, u32::try_from(crashes).unwrap_or(u32::MAX)));
     }
     if !gone.is_empty() {

@@ -11,7 +11,6 @@ use backstop_store::Error as StoreError;
 
 use super::stored::{self, HandOffCause, HandOffStop, HandOffTally, HandOffWait};
 use crate::engine::Backstop;
-use crate::sealing;
 use crate::sinks::stored::{Part, SinkDocuments, SinkLease, edit};
 use crate::sinks::{OutboxPage, OutboxPublisher};
 
@@ -56,8 +55,7 @@ impl HandOffPage {
     /// True when this process cannot read what is to be published: it is sealed with keys that it lacks (E12).
     #[must_use]
     pub fn is_sealed(&self) -> bool {
-        let sealed = |value: &Option<serde_json::Value>| value.as_ref().is_some_and(sealing::is_still_sealed);
-        self.jobs().any(|(_, body)| sealed(&body.result) || sealed(&body.payload))
+        self.page.is_sealed()
     }
 
     /// The key of a job at the receiver.

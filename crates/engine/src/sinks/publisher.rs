@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::outbox::{MessageBody, OutboxBatch, OutboxMessage};
+use backstop_core::outbox::{OutboxBatch, OutboxMessage};
 use backstop_store::{Amend, Amended, Document, Documents, Drawer, Edit, Error as StoreError, Expect};
 
 use super::stored::{Part, SinkDocuments, SinkLease, edit, remove_with, waiting};
@@ -27,7 +27,8 @@ const ERROR_CHARS: usize = 500;
 pub struct OutboxPage {
     /// As they are kept: what is sealed in them stays so.
     documents: Vec<Document>,
-    /// The messages. What is sealed in the store is opened, as far as this process has the keys.
+    /// The messages. What is sealed in the store is opened, as far as this process has the keys; the rest stays as it
+    /// is: see [`OutboxPage::is_sealed`].
     pub messages: Vec<OutboxMessage>,
     /// True when more follow.
     pub more: bool,
@@ -38,6 +39,13 @@ impl OutboxPage {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.documents.is_empty()
+    }
+
+    /// True when this process cannot read what is to be published: it is sealed with keys that it lacks (E12). Then
+    /// nothing of it is to be published here; another process may have the keys once the lease is released.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        self.messages.iter().any(sealing::is_message_sealed)
     }
 
     fn keys(self) -> Vec<String> {
@@ -162,7 +170,7 @@ impl OutboxPublisher {
             }
             bytes += document.body.len();
             match OutboxBatch::read(&document.body) {
-                Some(batch) => messages.extend(batch.messages.into_iter().map(|one| self.opened(one))),
+                Some(batch) => messages.extend(batch.messages),
                 None => {
                     tracing::error!(key = document.key, sink = %self.sink,
                         "a document of the outbox cannot be read; it stays where it is");
@@ -171,6 +179,8 @@ impl OutboxPublisher {
             }
             documents.push(document);
         }
+        // Whoever set the sink up wants to read it.
+        messages.iter_mut().for_each(|one| sealing::open_message(&self.parts.config, one));
         OutboxPage { documents, messages, more }
     }
 
@@ -242,23 +252,5 @@ impl OutboxPublisher {
         let done = remove_with(store, Drawer::Outbox, keys, also).await?;
         self.held = done.then_some((lease, revision + 1));
         Ok(done)
-    }
-
-    /// A message with what is sealed in it opened: whoever set the sink up wants to read it.
-    fn opened(&self, mut message: OutboxMessage) -> OutboxMessage {
-        let config = &self.parts.config;
-        match &mut message.body {
-            MessageBody::Result { result: Some(result), .. } => {
-                *result = sealing::opened_result(config, message.job, &message.kind, result);
-            }
-            MessageBody::Reject { reject, .. } => {
-                if let Some(item) = &mut reject.item {
-                    *item = sealing::opened_reject(config, message.job, &message.kind, item);
-                }
-            }
-            MessageBody::HandOff(body) => sealing::open_handed_off(config, message.job, &message.kind, body),
-            _ => {}
-        }
-        message
     }
 }

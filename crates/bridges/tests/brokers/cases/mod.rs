@@ -45,6 +45,8 @@ pub(crate) async fn all(mut stage: Stage) {
         sinks::events_of_a_job_stay_in_order_through_cuts,
         sinks::one_process_publishes_at_a_time,
         sinks::a_sink_that_is_away_delays_no_job,
+        sinks::a_slow_broker_keeps_its_publisher,
+        sinks::what_is_sealed_is_published_by_who_has_the_keys,
     ];
     for (name, case) in cases {
         let begin = std::time::Instant::now();

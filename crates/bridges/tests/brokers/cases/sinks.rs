@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use backstop::prelude::*;
-use backstop::sinks::SinkTopic;
-use backstop::{Config, JobId};
+use backstop::sinks::{Sink, SinkLimits, SinkTopic};
+use backstop::{Config, Encryption, JobId};
 use backstop_bridges::{
     BridgeSettings, BridgeSink, IdOrigin, SinkHandle, SinkRunState, SinkSettings, SinkStatus, SinkTimes,
 };
+use backstop_core::sealing::SealingKeys;
+use backstop_core::signing::SecretKey;
 use serde_json::Value;
 
 use crate::stage::{Stage, TestEngine, soon};
@@ -20,6 +22,10 @@ async fn charge(amount: u32) -> JobResult<u32> {
 }
 
 fn start(stage: &Stage, engine: &TestEngine, queue: &str, of: &[SinkTopic]) -> SinkHandle {
+    start_on(stage, &engine.engine, queue, of)
+}
+
+fn start_on(stage: &Stage, engine: &Backstop, queue: &str, of: &[SinkTopic]) -> SinkHandle {
     let sink = SinkSettings::new(queue, of.iter().copied());
     let settings = BridgeSettings::of_sink(stage.proxy.url(&stage.server.url()), sink);
     let mut times = SinkTimes::default();
@@ -27,7 +33,7 @@ fn start(stage: &Stage, engine: &TestEngine, queue: &str, of: &[SinkTopic]) -> S
     times.lease = Duration::from_millis(500);
     times.backoff = Backoff::exponential(Duration::from_millis(5), Duration::from_millis(100));
     let settings = stage.server.settings(settings);
-    BridgeSink::new(&engine.engine, "billing", &settings).expect("good settings").times(times).start()
+    BridgeSink::new(engine, "billing", &settings).expect("good settings").times(times).start()
 }
 
 async fn until(sink: &SinkHandle, wanted: impl Fn(&SinkStatus) -> bool + Send) -> SinkStatus {
@@ -180,5 +186,62 @@ pub(crate) async fn one_process_publishes_at_a_time(stage: &mut Stage) {
     run(&engine, 11..=20).await;
     until(&second, |status| status.published == 10).await;
     assert_eq!(received(stage, &queue, 20).await.len(), 20, "none came twice");
+    second.stop().await;
+}
+
+/// B2, E12: a process without the keys publishes nothing that is sealed and lets go of the sink; one that has them
+/// publishes it in the clear.
+pub(crate) async fn what_is_sealed_is_published_by_who_has_the_keys(stage: &mut Stage) {
+    let queue = stage.queue();
+    let key = SecretKey::new("k", vec![7; 32]).expect("a key");
+    let keys = SealingKeys::new(vec![key]).expect("keys");
+    let sealing = Config::default().encryption(Encryption::new(keys).kind("charge"));
+    let keyless = TestEngine::new(Config::default()).await;
+    let store = keyless.engine.store().clone();
+    let owner = Backstop::on(store, sealing);
+    let waiting = start(stage, &keyless, &queue, &[SinkTopic::Results]);
+    until(&waiting, |status| status.state == SinkRunState::Publishing).await;
+    // It knows the sink at once, and not in five seconds.
+    let sink = Sink::new("billing", [SinkTopic::Results]);
+    owner.sinks().set(&sink, SinkLimits::default()).await.expect("kept");
+    owner.enqueue(Charge { amount: 4_711 }).submit().await.expect("stored");
+    let worker = owner.worker(()).register::<Charge>().queue("default", 1);
+    worker.inline().expect("it has kinds").drain(10).await.expect("the store is there");
+    let refused = until(&waiting, |status| status.failures > 1).await;
+    assert_eq!((refused.published, refused.error_code), (0, Some("sealed")));
+    assert!(refused.last_error.is_some_and(|why| why.contains("[encryption]")));
+    let publishing = start_on(stage, &owner, &queue, &[SinkTopic::Results]);
+    until(&publishing, |status| status.published == 1).await;
+    let mut session = stage.session(&queue).await;
+    let heard = soon("a result", session.receive(10, Duration::from_secs(10))).await.expect("there");
+    let body: Value = serde_json::from_slice(&heard[0].body).expect("JSON");
+    assert_eq!((heard.len(), &body["result"]), (1, &Value::from(4_711)));
+    waiting.stop().await;
+    publishing.stop().await;
+}
+
+/// B2: a broker that takes longer for a page than a lease lasts keeps its publisher: the lease is renewed meanwhile, and
+/// another process does not begin with the same.
+pub(crate) async fn a_slow_broker_keeps_its_publisher(stage: &mut Stage) {
+    let (queue, engine) = (stage.queue(), TestEngine::new(Config::default()).await);
+    let first = start(stage, &engine, &queue, &[SinkTopic::Results]);
+    until(&first, |status| status.state == SinkRunState::Publishing).await;
+    let second = start(stage, &engine, &queue, &[SinkTopic::Results]);
+    until(&second, |status| status.state == SinkRunState::Standby).await;
+    stage.proxy.stall(true);
+    run(&engine, 1..=20).await;
+    let publisher = engine.engine.sinks();
+    let three_leases = async {
+        let holder = || async { publisher.show("billing").await.expect("read").expect("known") };
+        let begin = holder().await.backlog.now;
+        while holder().await.backlog.now.since(begin) < Duration::from_millis(1_500) {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("three leases", three_leases).await;
+    stage.proxy.stall(false);
+    until(&first, |status| status.published == 20).await;
+    assert_eq!((first.status().repeated, second.status().published), (0, 0));
+    first.stop().await;
     second.stop().await;
 }
