@@ -62,14 +62,17 @@ impl BrokerError {
 /// Reads the file of an authority. It is read for every connection, so that it can be changed.
 #[allow(dead_code, reason = "not every broker needs it, and each can be left out")]
 pub(crate) fn read_authority(address: &str, file: Option<&Path>) -> Result<Option<String>, BrokerError> {
+    authority(file).map_err(|problem| BrokerError::Refused { address: address.to_owned(), problem })
+}
+
+/// The same, and why not in words.
+#[allow(dead_code, reason = "not every broker needs it, and each can be left out")]
+pub(crate) fn authority(file: Option<&Path>) -> Result<Option<String>, String> {
     let Some(file) = file else { return Ok(None) };
-    let problem = |problem: String| BrokerError::Refused {
-        address: address.to_owned(),
-        problem: format!("`tls_ca` {} cannot be used: {problem}", file.display()),
-    };
-    let text = std::fs::read_to_string(file).map_err(|error| problem(error.to_string()))?;
+    let problem = |problem: &str| format!("`tls_ca` {} cannot be used: {problem}", file.display());
+    let text = std::fs::read_to_string(file).map_err(|error| problem(&error.to_string()))?;
     if !text.contains("BEGIN CERTIFICATE") {
-        return Err(problem("there is no certificate in it".to_owned()));
+        return Err(problem("there is no certificate in it"));
     }
     Ok(Some(text))
 }

@@ -5,6 +5,8 @@
 
 #[path = "handoff/cases.rs"]
 mod cases;
+#[path = "handoff/encrypted.rs"]
+mod encrypted;
 #[path = "handoff/log.rs"]
 mod log;
 #[path = "handoff/played.rs"]

@@ -1,5 +1,6 @@
 //! One connection to the receiver, and the requests on it.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use backstop::standard_webhooks::{ID, SIGNATURE, Secret, TIMESTAMP, signatures};
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::settings::ReceiverAddress;
+use crate::broker::authority;
 use crate::net::{NoConnection, connect};
 use crate::secret::SecretText;
 
@@ -32,6 +34,8 @@ pub(super) struct Receiver {
     pub(super) address: ReceiverAddress,
     pub(super) token: Option<SecretText>,
     pub(super) secrets: Vec<Secret>,
+    /// The authority of its certificate, if that is none that the machine trusts.
+    pub(super) authority: Option<PathBuf>,
     /// How long a connection and an answer may take.
     pub(super) patience: Duration,
 }
@@ -82,7 +86,9 @@ impl Receiver {
 
     async fn connect(&self) -> Result<ReceiverConnection, String> {
         let ReceiverAddress { host, port, encrypted, .. } = &self.address;
-        let stream = connect(host, *port, *encrypted, None).await.map_err(|problem| match problem {
+        let authority = authority(self.authority.as_deref())?;
+        let connected = connect(host, *port, *encrypted, authority.as_deref()).await;
+        let stream = connected.map_err(|problem| match problem {
             NoConnection::Unavailable(problem) | NoConnection::Refused(problem) => {
                 format!("cannot connect: {problem}")
             }

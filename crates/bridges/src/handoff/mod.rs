@@ -93,6 +93,7 @@ impl HandOffLoop {
             address: settings.address(name)?,
             token: settings.token.clone(),
             secrets: settings.parsed_secrets(name)?,
+            authority: settings.tls_ca.clone(),
             patience: times.patience,
         };
         Ok(Self { engine: engine.clone(), hand_off: settings.hand_off(name)?, receiver, times })

@@ -1,6 +1,7 @@
 //! `[handoff.NAME]` of the configuration: what a hand-off is told, and whether it can be meant.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use backstop::handoffs::{HandOff, KeyField};
 use backstop::standard_webhooks::Secret;
@@ -62,6 +63,8 @@ pub struct HandOffSettings {
     pub(crate) secrets: Vec<SecretText>,
     /// True when a receiver on another machine may be spoken to without encryption.
     pub plaintext: bool,
+    /// A PEM file with the authority that signed the receiver's certificate; those that the machine trusts unless said.
+    pub tls_ca: Option<PathBuf>,
 }
 
 /// Where the receiver is.
@@ -135,6 +138,13 @@ impl HandOffSettings {
         self
     }
 
+    /// Trusts the authority in this PEM file: see [`HandOffSettings::tls_ca`].
+    #[must_use]
+    pub fn trusting(mut self, authority: impl Into<PathBuf>) -> Self {
+        self.tls_ca = Some(authority.into());
+        self
+    }
+
     /// Signs with this secret too.
     #[must_use]
     pub fn secret(mut self, secret: impl Into<String>) -> Self {
@@ -155,7 +165,9 @@ impl HandOffSettings {
     pub fn check(&self, name: &str) -> Result<(), HandOffSettingsError> {
         self.parsed_secrets(name)?;
         if self.to.is_some() {
-            self.address(name)?;
+            if !self.address(name)?.encrypted && self.tls_ca.is_some() {
+                return Err(wrong(name, "tls_ca", "is for https, and `to` is not encrypted"));
+            }
             return self.hand_off(name).map(drop);
         }
         let unused = [
@@ -165,6 +177,7 @@ impl HandOffSettings {
             ("tenant", self.tenant.is_some()),
             ("kind", self.kind.is_some()),
             ("queue", self.queue.is_some()),
+            ("tls_ca", self.tls_ca.is_some()),
         ];
         if let Some((key, _)) = unused.into_iter().find(|(_, given)| *given) {
             return Err(wrong(name, key, "needs `to`: nothing is published without"));

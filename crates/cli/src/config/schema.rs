@@ -300,6 +300,7 @@ const HANDOFF: &[ConfigKey] = &[
     value("queue", ValueKind::Text),
     secret("secrets", ValueKind::Texts),
     value("plaintext", ValueKind::Flag),
+    value("tls_ca", ValueKind::Text),
 ];
 
 const HANDLERS: &[ConfigKey] = &[
