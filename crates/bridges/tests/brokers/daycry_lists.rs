@@ -112,3 +112,21 @@ async fn lists_give_back_with_a_delay_and_keep_their_order() {
     assert_eq!(php.length("jobs:default-processing").await, 0);
     assert_eq!(php.say(&["XLEN", "default.dead"]).await, Value::Int(1));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_keep_a_message_that_cannot_be_moved() {
+    // B6: where it is to go there is something else. It stays among what is processed, in place of being gone.
+    let mut php = PhpRedis::start().await;
+    php.say(&["LPUSH", "jobs:default-waiting", "poison"]).await;
+    php.say(&["SET", "default.dead", "text"]).await;
+    let mut session = broker(&php.settings()).connect().await.expect("there");
+    let found = session.receive(1, Duration::from_secs(1)).await.expect("there");
+    php.say(&["SET", "jobs:default-delayed", "text"]).await;
+    session.abandon(&found[0], "it cannot be read").await.expect_err("no stream");
+    let tags = [found[0].tag.clone()];
+    session.nack(&tags, Duration::from_secs(5)).await.expect_err("no set");
+    assert_eq!(php.length("jobs:default-processing").await, 1, "it is still there");
+    php.say(&["DEL", "default.dead"]).await;
+    session.abandon(&found[0], "it cannot be read").await.expect("a stream is made");
+    assert_eq!(php.length("jobs:default-processing").await, 0);
+}

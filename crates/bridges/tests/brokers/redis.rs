@@ -104,3 +104,31 @@ async fn redis_streams_of_a_dead_consumer_are_claimed_by_another() {
     payloads.sort();
     assert_eq!(payloads, ["0", "1", "2", "3", "4"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_streams_keep_a_message_that_cannot_be_abandoned() {
+    // B6: `QUEUE.dead` is no stream. The message stays where it is, in place of being settled and gone.
+    let stage = stage();
+    let queue = stage.queue();
+    let redis = ::redis::Client::open(stage.server.url()).expect("an address");
+    let mut redis = redis.get_multiplexed_async_connection().await.expect("there");
+    let dead = format!("{queue}.dead");
+    let (): () = ::redis::cmd("SET").arg(&dead).arg("text").query_async(&mut redis).await.expect("there");
+    stage.publish(&queue, ["poison"]).await;
+    let mut session = stage.session(&queue).await;
+    let found = session.receive(1, Duration::from_secs(1)).await.expect("there");
+    let refused = session.abandon(&found[0], "it cannot be read").await.expect_err("no stream");
+    assert_eq!(refused.code(), "broker_refused", "{refused}");
+    drop(session);
+    let again = stage.session(&queue).await.receive(1, Duration::from_secs(1)).await.expect("there");
+    assert_eq!(again.len(), 1, "it is still there");
+    let (): () = ::redis::cmd("DEL").arg(&dead).query_async(&mut redis).await.expect("there");
+    let mut session = stage.session(&queue).await;
+    let found = session.receive(1, Duration::from_secs(1)).await.expect("there");
+    // More fields than a script takes go there too.
+    let mut large = found[0].clone();
+    large.headers = (0..3_000).map(|number| (format!("f{number}"), "x".to_owned())).collect();
+    session.abandon(&large, "it cannot be read").await.expect("a stream is made");
+    drop(session);
+    assert_eq!(stage.server.abandoned(&queue), [b"poison".to_vec()]);
+}

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::{RedisLink, bytes};
@@ -53,6 +53,19 @@ for _, item in ipairs(redis.call('LRANGE', KEYS[2], 0, 999)) do
     end
 end
 return lost"#;
+
+/// Takes a message from among those that are processed, once it is somewhere else. A script, for a transaction goes on
+/// after an order that fails, such as one on a key of another type.
+const MOVE: &str = r"
+if ARGV[2] == 'back' then
+    redis.call('RPUSH', KEYS[3], ARGV[1])
+elseif ARGV[2] == 'later' then
+    redis.call('ZADD', KEYS[3], ARGV[3], ARGV[1])
+else
+    redis.call('XADD', KEYS[3], '*', 'body', ARGV[1], unpack(ARGV, 3))
+end
+redis.call('LREM', KEYS[1], 1, ARGV[1])
+return redis.call('HDEL', KEYS[2], ARGV[1])";
 
 /// A Redis server, and the queue of daycry/jobs on it.
 #[derive(Debug)]
@@ -191,17 +204,11 @@ impl ListSession {
         Ok(found.into_iter().map(message).collect())
     }
 
-    /// Takes messages from among those that are processed, in one transaction with what follows.
-    async fn settle(
-        &mut self,
-        tags: &[DeliveryTag],
-        follow: impl Fn(&mut Pipeline, &[u8]),
-    ) -> Result<(), BrokerError> {
+    async fn settle(&mut self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
         let mut all = redis::pipe();
         all.atomic();
         let (processing, notes) = (self.key("processing"), self.key("processing-meta"));
         for body in tags.iter().filter_map(|tag| self.held.get(tag)) {
-            follow(&mut all, body);
             all.cmd("LREM").arg(&processing).arg(1).arg(body.as_slice());
             all.cmd("HDEL").arg(&notes).arg(body.as_slice());
         }
@@ -212,27 +219,40 @@ impl ListSession {
         Ok(())
     }
 
+    /// Moves messages from among those that are processed to this key; see [`MOVE`].
+    async fn move_to(
+        &mut self,
+        tags: &[DeliveryTag],
+        key: &str,
+        how: &str,
+        more: &[&str],
+    ) -> Result<(), BrokerError> {
+        let mut all = redis::pipe();
+        for body in tags.iter().filter_map(|tag| self.held.get(tag)) {
+            let script = all.cmd("EVAL").arg(MOVE).arg(3);
+            script.arg(self.key("processing")).arg(self.key("processing-meta")).arg(key);
+            script.arg(body.as_slice()).arg(how).arg(more);
+        }
+        self.link.ask_all(&all).await?;
+        for tag in tags {
+            self.held.remove(tag);
+        }
+        Ok(())
+    }
+
     async fn put_back(&mut self, tags: &[DeliveryTag], delay: Duration) -> Result<(), BrokerError> {
-        let (waiting, delayed) = (self.key("waiting"), self.key("delayed"));
+        if delay.is_zero() {
+            return self.move_to(tags, &self.key("waiting"), "back", &[]).await;
+        }
         // Whole seconds, of which the present one is partly over: never sooner than asked.
-        let due = seconds() + delay.as_secs() + 1;
-        self.settle(tags, |all, body| {
-            if delay.is_zero() {
-                all.cmd("RPUSH").arg(&waiting).arg(body);
-            } else {
-                all.cmd("ZADD").arg(&delayed).arg(due).arg(body);
-            }
-        })
-        .await
+        let due = (seconds() + delay.as_secs() + 1).to_string();
+        self.move_to(tags, &self.key("delayed"), "later", &[&due]).await
     }
 
     async fn bury(&mut self, message: &BrokerMessage, reason: &str) -> Result<(), BrokerError> {
         let (dead, queue) = (self.dead.clone(), self.queue.clone());
-        self.settle(std::slice::from_ref(&message.tag), |all, body| {
-            let add = all.cmd("XADD").arg(&dead).arg("*").arg("body").arg(body);
-            add.arg("backstop-queue").arg(&queue).arg("backstop-reason").arg(reason);
-        })
-        .await
+        let more = ["backstop-queue", &queue, "backstop-reason", reason];
+        self.move_to(std::slice::from_ref(&message.tag), &dead, "dead", &more).await
     }
 
     async fn push(&mut self, queue: &str, messages: &[NewMessage]) -> Result<(), BrokerError> {
@@ -263,7 +283,7 @@ impl BrokerSession for ListSession {
     }
 
     fn ack<'a>(&'a mut self, tags: &'a [DeliveryTag]) -> BrokerAnswer<'a, ()> {
-        Box::pin(self.settle(tags, |_, _| {}))
+        Box::pin(self.settle(tags))
     }
 
     fn nack<'a>(&'a mut self, tags: &'a [DeliveryTag], delay: Duration) -> BrokerAnswer<'a, ()> {

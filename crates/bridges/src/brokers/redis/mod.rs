@@ -26,6 +26,15 @@ pub use lists::RedisLists;
 /// How long a consumer may be silent about a message before another takes it.
 const CLAIM_AFTER: Duration = Duration::from_secs(60);
 
+/// Copies a message to the stream of dead ones, then settles it. Both or none: unlike a transaction, a script ends with
+/// the first order that fails, such as one on a key that is no stream.
+const BURY: &str = r"
+redis.call('XADD', KEYS[2], '*', unpack(ARGV, 3))
+return redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])";
+
+/// Fields of a message that a script can hand on.
+const MOST_SCRIPT_FIELDS: usize = 2_000;
+
 /// A Redis server, and the stream of a bridge.
 #[derive(Debug)]
 pub struct RedisStreams {
@@ -314,18 +323,21 @@ impl StreamSession {
 
     async fn bury(&mut self, message: &BrokerMessage, reason: &str) -> Result<(), BrokerError> {
         let StreamNames { stream, group, dead, body, .. } = &self.names;
-        // Both or none: it is never in two places, and never in none.
-        let mut both = redis::pipe();
-        let both = both.atomic();
-        let add = both.cmd("XADD").arg(dead).arg("*").arg(body).arg(&message.body);
-        add.arg("backstop-stream").arg(stream).arg("backstop-id").arg(message.tag.as_str());
-        add.arg("backstop-reason").arg(reason);
-        for (name, value) in &message.headers {
-            add.arg(name).arg(value);
+        let id = message.tag.as_str();
+        let own = [("backstop-stream", stream.as_str()), ("backstop-id", id), ("backstop-reason", reason)];
+        let theirs = message.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields: Vec<(&str, &str)> = own.into_iter().chain(theirs).collect();
+        if fields.len() > MOST_SCRIPT_FIELDS {
+            // More than a script takes. In between it may be in two places, and never in none.
+            let mut add = redis::cmd("XADD");
+            add.arg(dead).arg("*").arg(body).arg(&message.body).arg(&fields);
+            self.link.ask(&add, Duration::ZERO).await?;
+            return self.settle(std::slice::from_ref(&message.tag)).await;
         }
-        both.cmd("XACK").arg(stream).arg(group).arg(message.tag.as_str());
-        let both = both.clone();
-        self.link.ask_all(&both).await.map(drop)
+        let mut script = redis::cmd("EVAL");
+        script.arg(BURY).arg(2).arg(stream).arg(dead).arg(group).arg(id);
+        script.arg(body).arg(&message.body).arg(&fields);
+        self.link.ask(&script, Duration::ZERO).await.map(drop)
     }
 
     async fn add(&mut self, stream: &str, messages: &[NewMessage]) -> Result<(), BrokerError> {
