@@ -33,6 +33,10 @@ fn report(state: BridgeState, admitted: u64) -> BridgeReport {
         duplicates: 0,
         invalid: 0,
         abandoned: 0,
+        rejected: 0,
+        passed_on: 0,
+        discarded: 0,
+        given_back: 0,
         backlog: Some(3),
         problem: (state == BridgeState::Disconnected)
             .then(|| BridgeProblem::new("broker_unavailable", "the broker is unavailable")),

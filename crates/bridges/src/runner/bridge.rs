@@ -180,6 +180,10 @@ fn described(name: &str, settings: &BridgeSettings) -> BridgeReport {
         duplicates: 0,
         invalid: 0,
         abandoned: 0,
+        rejected: 0,
+        passed_on: 0,
+        discarded: 0,
+        given_back: 0,
         backlog: None,
         problem: None,
     });
@@ -208,6 +212,10 @@ fn tell_source(told: &mut SourceReport, status: SourceStatus) {
     told.duplicates = status.duplicates;
     told.invalid = status.invalid;
     told.abandoned = status.abandoned;
+    told.rejected = status.rejected;
+    told.passed_on = status.passed_on;
+    told.discarded = status.discarded;
+    told.given_back = status.given_back;
     told.backlog = status.backlog;
     told.problem = problem(told.state, status.error_code, status.last_error);
 }

@@ -228,8 +228,16 @@ fn facts(bridge: &BridgeJson, now: Timestamp, app: &App) -> Properties {
         facts.add("in", format!("{} became jobs", counted(bridge.r#in, "message")));
         facts.add("duplicates", grouped(bridge.duplicates));
         facts.add("invalid", format!("{} kept, {} ever", grouped(bridge.invalid), grouped(source.invalid)));
-        if source.abandoned > 0 {
-            facts.add("abandoned", format!("{}, kept by the broker", counted(source.abandoned, "message")));
+        for (name, count, what) in [
+            ("abandoned", source.abandoned, ", kept by the broker"),
+            ("rejected", source.rejected, " with a wrong signature, kept by the broker"),
+            ("passed on", source.passed_on, " to other queues"),
+            ("discarded", source.discarded, " of jobs elsewhere that are over"),
+            ("given back", source.given_back, ", delivered again"),
+        ] {
+            if count > 0 {
+                facts.add(name, format!("{}{what}", counted(count, "message")));
+            }
         }
     }
     if let Some(sink) = &bridge.sink {

@@ -97,6 +97,18 @@ pub struct SourceReport {
     pub invalid: u64,
     /// Messages that were too large for it, and that the broker keeps.
     pub abandoned: u64,
+    /// Messages whose signature was missing or wrong, and that the broker keeps.
+    #[serde(default)]
+    pub rejected: u64,
+    /// Messages that were published to other queues, as they are or answered.
+    #[serde(default)]
+    pub passed_on: u64,
+    /// Messages that nobody wanted any more, because their job elsewhere was over.
+    #[serde(default)]
+    pub discarded: u64,
+    /// Messages that were given back to the broker.
+    #[serde(default)]
+    pub given_back: u64,
     /// Messages that wait at the broker, where it tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backlog: Option<u64>,
@@ -192,6 +204,10 @@ impl BridgeReport {
             duplicates: source.map_or(0, |it| it.duplicates),
             invalid: source.map_or(0, |it| it.invalid),
             abandoned: source.map_or(0, |it| it.abandoned),
+            rejected: source.map_or(0, |it| it.rejected),
+            passed_on: source.map_or(0, |it| it.passed_on),
+            discarded: source.map_or(0, |it| it.discarded),
+            given_back: source.map_or(0, |it| it.given_back),
             repeated: self.sink.as_ref().map_or(0, |it| it.repeated),
         }
     }
@@ -203,6 +219,10 @@ impl BridgeReport {
             source.duplicates = counts.duplicates;
             source.invalid = counts.invalid;
             source.abandoned = counts.abandoned;
+            source.rejected = counts.rejected;
+            source.passed_on = counts.passed_on;
+            source.discarded = counts.discarded;
+            source.given_back = counts.given_back;
         }
         if let Some(sink) = &mut self.sink {
             sink.repeated = counts.repeated;
@@ -224,6 +244,14 @@ pub struct BridgeCounts {
     pub invalid: u64,
     /// Messages that were too large for it, and that the broker keeps.
     pub abandoned: u64,
+    /// Messages whose signature was missing or wrong, and that the broker keeps.
+    pub rejected: u64,
+    /// Messages that were published to other queues, as they are or answered.
+    pub passed_on: u64,
+    /// Messages that nobody wanted any more, because their job elsewhere was over.
+    pub discarded: u64,
+    /// Messages that were given back to the broker.
+    pub given_back: u64,
     /// Messages that were published again.
     pub repeated: u64,
 }
@@ -237,6 +265,10 @@ impl BridgeCounts {
             duplicates: join(self.duplicates, other.duplicates),
             invalid: join(self.invalid, other.invalid),
             abandoned: join(self.abandoned, other.abandoned),
+            rejected: join(self.rejected, other.rejected),
+            passed_on: join(self.passed_on, other.passed_on),
+            discarded: join(self.discarded, other.discarded),
+            given_back: join(self.given_back, other.given_back),
             repeated: join(self.repeated, other.repeated),
         }
     }

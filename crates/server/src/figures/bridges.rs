@@ -1,6 +1,6 @@
 //! What passes through bridges, what waits for them, and what could not become a job (B8).
 
-use backstop::bridges::{BridgeState, BridgeView};
+use backstop::bridges::{BridgeCounts, BridgeState, BridgeView};
 use backstop::figures::{Family, Sample, Sort, float};
 
 use super::stored::{MOST_QUEUES, gauge};
@@ -35,6 +35,11 @@ pub(super) fn families(views: &[BridgeView]) -> Vec<Family> {
             "Messages that could not become jobs.",
             of(|view| source_count(view, view.counts.invalid)),
         ),
+        counter(
+            "backstop_bridge_no_job_total",
+            "Messages that became no job for another reason: `how` says what became of them.",
+            views.iter().take(MOST_QUEUES).flat_map(no_jobs).collect(),
+        ),
         gauge(
             "backstop_bridge_invalid_stored",
             "Messages in invalid channels.",
@@ -66,6 +71,22 @@ pub(super) fn families(views: &[BridgeView]) -> Vec<Family> {
             of(|view| view.outbox.as_ref().map(|outbox| float(outbox.refused))),
         ),
     ]
+}
+
+fn no_jobs(view: &BridgeView) -> Vec<Sample> {
+    let BridgeCounts { abandoned, rejected, passed_on, discarded, given_back, .. } = view.counts;
+    let counts = [
+        ("abandoned", abandoned),
+        ("rejected", rejected),
+        ("passed_on", passed_on),
+        ("discarded", discarded),
+        ("given_back", given_back),
+    ];
+    let sample = |(how, count): (&'static str, u64)| {
+        let labels = vec![("bridge", view.name.as_str().into()), ("how", how.into())];
+        source_count(view, count).map(|count| Sample::number(labels, count))
+    };
+    counts.into_iter().filter_map(sample).collect()
 }
 
 fn source_count(view: &BridgeView, count: u64) -> Option<f64> {

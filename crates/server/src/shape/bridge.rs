@@ -86,6 +86,18 @@ pub struct BridgeSourceJson {
     pub invalid: u64,
     /// Messages that were too large for it, and that the broker keeps, ever.
     pub abandoned: u64,
+    /// Messages whose signature was missing or wrong, and that the broker keeps, ever.
+    #[serde(default)]
+    pub rejected: u64,
+    /// Messages that were published to other queues, as they are or answered, ever.
+    #[serde(default)]
+    pub passed_on: u64,
+    /// Messages that nobody wanted any more, because their job elsewhere was over, ever.
+    #[serde(default)]
+    pub discarded: u64,
+    /// Messages that were given back to the broker, ever.
+    #[serde(default)]
+    pub given_back: u64,
 }
 
 /// Where a bridge sends messages to, and what.
@@ -162,8 +174,20 @@ impl From<BridgeView> for BridgeJson {
             paused_at: at,
             source: view.source.map(|source| {
                 let SourceReport { queue, kind, to_queue, state, backlog, .. } = source;
-                let (received, invalid, abandoned) = (counts.received, counts.invalid, counts.abandoned);
-                BridgeSourceJson { state, queue, kind, to_queue, backlog, received, invalid, abandoned }
+                BridgeSourceJson {
+                    state,
+                    queue,
+                    kind,
+                    to_queue,
+                    backlog,
+                    received: counts.received,
+                    invalid: counts.invalid,
+                    abandoned: counts.abandoned,
+                    rejected: counts.rejected,
+                    passed_on: counts.passed_on,
+                    discarded: counts.discarded,
+                    given_back: counts.given_back,
+                }
             }),
             sink: view.sink.map(|sink| sink_json(sink, outbox.as_ref(), counts.repeated)),
             processes: view.processes.into_iter().map(BridgeProcessJson::from).collect(),

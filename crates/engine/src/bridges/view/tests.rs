@@ -17,6 +17,10 @@ fn source(state: BridgeState) -> SourceReport {
         duplicates: 2,
         invalid: 1,
         abandoned: 0,
+        rejected: 0,
+        passed_on: 0,
+        discarded: 0,
+        given_back: 0,
         backlog: Some(7),
         problem: (state == BridgeState::Disconnected).then(|| BridgeProblem::new("broker_unavailable", "no")),
     }

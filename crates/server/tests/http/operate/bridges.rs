@@ -28,6 +28,10 @@ fn report(name: &str, state: BridgeState) -> BridgeReport {
         duplicates: 2,
         invalid: 1,
         abandoned: 0,
+        rejected: 3,
+        passed_on: 4,
+        discarded: 5,
+        given_back: 6,
         backlog: Some(5),
         problem: (state == BridgeState::Disconnected)
             .then(|| BridgeProblem::new("broker_unavailable", "the broker is unavailable")),
@@ -78,6 +82,9 @@ async fn a_bridge_is_listed_paused_and_resumed() {
         assert_eq!(&orders[field], value, "{field}");
     }
     assert_eq!((&orders["source"]["kind"], &orders["sink"]["of"]), (&json!("play"), &json!(["results"])));
+    for (field, count) in [("rejected", 3), ("passed_on", 4), ("discarded", 5), ("given_back", 6)] {
+        assert_eq!(orders["source"][field], count, "{field}");
+    }
     assert_eq!(harness.get(&format!("{BRIDGES}/orders")).await.ok(), *orders);
     let first = harness.get(&format!("{BRIDGES}?limit=1")).await.ok();
     assert_eq!(first["next_cursor"], "orders");
@@ -300,6 +307,8 @@ async fn the_three_channels_have_figures_of_their_own() {
         "backstop_bridge_in_total{bridge=\"orders\"} 7",
         "backstop_bridge_duplicates_total{bridge=\"orders\"} 2",
         "backstop_bridge_invalid_total{bridge=\"orders\"} 1",
+        "backstop_bridge_no_job_total{bridge=\"orders\",how=\"rejected\"} 3",
+        "backstop_bridge_no_job_total{bridge=\"orders\",how=\"given_back\"} 6",
         "backstop_bridge_invalid_stored{bridge=\"orders\"} 1",
         "backstop_bridge_source_backlog{bridge=\"orders\"} 5",
         "backstop_bridge_out_total{bridge=\"orders\"} 0",
