@@ -46,7 +46,7 @@ pub use address::{AddressError, BrokerAddress, BrokerKind};
 pub use backstop::bridges::{InvalidMessage, InvalidMessages, InvalidPage, MOST_INVALID, WrittenInvalid};
 pub use broker::{Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession};
 pub use decide::{MOST_KEPT_BYTES, MessageDecision, SubmitDecision};
-pub use message::{BrokerMessage, DeliveryTag, IdOrigin, MessageId, NewMessage};
+pub use message::{BrokerMessage, BrokerProperties, DeliveryTag, IdOrigin, MessageId, NewMessage};
 pub use profile::{BridgeProfile, CafSettings, DaycrySettings};
 pub use route::{JobRoute, MessageProblem};
 pub use runner::BridgeRunner;

@@ -1,5 +1,7 @@
 //! A message as every broker has it: an id, a body, headers, and what settles it.
 
+use std::any::Any;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -67,6 +69,43 @@ impl fmt::Display for MessageId {
     }
 }
 
+/// What a broker keeps with a message and others do not know: it goes along when the message is published to the same
+/// broker again.
+#[derive(Clone, Default)]
+pub struct BrokerProperties(Option<Arc<dyn Any + Send + Sync>>);
+
+impl BrokerProperties {
+    /// These of a broker.
+    #[allow(dead_code, reason = "not every broker needs it, and each can be left out")]
+    pub(crate) fn new(properties: impl Any + Send + Sync) -> Self {
+        Self(Some(Arc::new(properties)))
+    }
+
+    /// Those of this broker; none for a message that is new or came from another.
+    #[allow(dead_code, reason = "not every broker needs it, and each can be left out")]
+    pub(crate) fn get<T: Any>(&self) -> Option<&T> {
+        self.0.as_deref().and_then(|properties| properties.downcast_ref())
+    }
+}
+
+impl PartialEq for BrokerProperties {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+}
+
+impl Eq for BrokerProperties {}
+
+impl fmt::Debug for BrokerProperties {
+    /// Without what they are: that may be large and belongs to somebody.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "some" } else { "none" })
+    }
+}
+
 /// SHA-256 in hexadecimal digits.
 #[must_use]
 pub(crate) fn digest(bytes: &[u8]) -> String {
@@ -86,6 +125,8 @@ pub struct BrokerMessage {
     pub deliveries: Option<u32>,
     /// How urgent its producer says it is, where the broker carries that.
     pub priority: Option<u8>,
+    /// What its broker has beside that.
+    pub native: BrokerProperties,
     /// What settles this delivery.
     pub tag: DeliveryTag,
 }
@@ -94,7 +135,28 @@ impl BrokerMessage {
     /// A message without a body or headers.
     #[must_use]
     pub const fn new(id: MessageId, tag: DeliveryTag) -> Self {
-        Self { id, body: Vec::new(), headers: Vec::new(), deliveries: None, priority: None, tag }
+        Self {
+            id,
+            body: Vec::new(),
+            headers: Vec::new(),
+            deliveries: None,
+            priority: None,
+            native: BrokerProperties(None),
+            tag,
+        }
+    }
+
+    /// The message as it came, to be published again: with its id, if its producer gave it one.
+    #[must_use]
+    pub fn copied(&self) -> NewMessage {
+        NewMessage {
+            id: (self.id.origin == IdOrigin::Producer).then(|| self.id.text.clone()),
+            body: self.body.clone(),
+            headers: self.headers.clone(),
+            priority: self.priority,
+            group: None,
+            native: self.native.clone(),
+        }
     }
 
     /// The header of this name, whatever its case.
@@ -108,13 +170,14 @@ impl BrokerMessage {
 impl fmt::Debug for BrokerMessage {
     /// Without the body, which may be large and belongs to somebody.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, body, headers, deliveries, priority, tag } = self;
+        let Self { id, body, headers, deliveries, priority, native, tag } = self;
         f.debug_struct("BrokerMessage")
             .field("id", id)
             .field("bytes", &body.len())
             .field("headers", &headers.len())
             .field("deliveries", deliveries)
             .field("priority", priority)
+            .field("native", native)
             .field("tag", tag)
             .finish()
     }
@@ -131,6 +194,10 @@ pub struct NewMessage {
     pub headers: Vec<(String, String)>,
     /// How urgent it is, where the broker carries that.
     pub priority: Option<u8>,
+    /// What it keeps its order with, where the broker has groups of messages for that.
+    pub group: Option<String>,
+    /// What its broker had beside that, when it is published again.
+    pub native: BrokerProperties,
 }
 
 impl NewMessage {
@@ -143,6 +210,13 @@ impl NewMessage {
     #[must_use]
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
+        self
+    }
+
+    /// Keeps its order with others of the same group.
+    #[must_use]
+    pub fn in_group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into());
         self
     }
 
@@ -160,6 +234,22 @@ impl fmt::Debug for NewMessage {
     }
 }
 
+/// How many of the first messages may be published before the broker has answered for any of them: so many and so many
+/// bytes, and one of each group. A later one of a group would overtake one that the broker does not take.
+#[allow(dead_code, reason = "not every broker needs it, and each can be left out")]
+pub(crate) fn published_together(messages: &[NewMessage], most: usize, most_bytes: usize) -> usize {
+    let (mut groups, mut bytes) = (HashSet::new(), 0);
+    for (index, NewMessage { body, headers, group, .. }) in messages.iter().enumerate() {
+        let headers: usize = headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+        bytes += body.len() + headers;
+        let follows = group.as_ref().is_some_and(|group| !groups.insert(group));
+        if index == most || (index > 0 && (bytes > most_bytes || follows)) {
+            return index;
+        }
+    }
+    messages.len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +261,16 @@ mod tests {
         assert_eq!(id.origin, IdOrigin::Body);
         assert_eq!(id.text, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");
         assert_ne!(id, MessageId::of_body(b"{ }"));
+    }
+
+    #[test]
+    fn what_is_published_together_is_bounded_and_has_one_of_each_group() {
+        // B2
+        let group = |name: &str| NewMessage::new("12345").in_group(name);
+        let all = [group("a"), group("b"), NewMessage::new("12345"), NewMessage::new("12345"), group("a")];
+        for (most, bytes, count) in [(9, 99, 4), (2, 99, 2), (9, 14, 2), (9, 15, 3), (9, 1, 1), (1, 1, 1)] {
+            assert_eq!(published_together(&all, most, bytes), count, "{most} {bytes}");
+        }
     }
 
     #[test]

@@ -24,7 +24,10 @@ pub(super) fn read(route: &JobRoute, message: &BrokerMessage) -> Result<ReadMess
 /// What is sent of something that happened to a job.
 pub(super) fn message(message: &OutboxMessage) -> NewMessage {
     // Texts and numbers have no way to fail.
-    NewMessage::new(serde_json::to_vec(message).unwrap_or_default()).with_id(message.id.as_str())
+    NewMessage::new(serde_json::to_vec(message).unwrap_or_default())
+        .with_id(message.id.as_str())
+        // What is told of one job stays in order.
+        .in_group(message.job.to_string())
 }
 
 #[cfg(test)]

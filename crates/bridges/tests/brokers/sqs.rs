@@ -123,3 +123,47 @@ async fn sqs_takes_no_message_that_is_not_text() {
     let refused = stage.session(&queue).await.publish(&queue, &[new]).await.expect_err("it is not text");
     assert_eq!(refused.code(), "broker_refused");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqs_fifo_queues_are_read_published_to_and_abandoned_from() {
+    // B1, B2, B6
+    let folder = Folder::new("bridge-fifo").expect("a folder");
+    let server = SqsServer(Moto::start(folder.join("moto")).expect("a server"));
+    let fifo = r#""FifoQueue":"true""#;
+    server.call("CreateQueue", &format!(r#"{{"QueueName":"dead.fifo","Attributes":{{{fifo}}}}}"#));
+    let policy = r#"{\"deadLetterTargetArn\":\"arn:aws:sqs:us-east-1:123456789012:dead.fifo\",\"maxReceiveCount\":\"9\"}"#;
+    let input =
+        format!(r#"{{"QueueName":"orders.fifo","Attributes":{{{fifo},"RedrivePolicy":"{policy}"}}}}"#);
+    server.call("CreateQueue", &input);
+    let settings = |queue: &str| {
+        let settings = BridgeSettings::new(server.url(), SourceSettings::new(queue, "charge"));
+        server.settings(settings)
+    };
+    let mut session = crate::stage::broker(&settings("orders.fifo")).connect().await.expect("there");
+    // More than one call takes, in two groups; a repeated id is one message.
+    let message = |number: usize| {
+        let new = NewMessage::new(format!("{number:02}")).with_id(format!("id {}", number % 24));
+        new.in_group(if number % 2 == 0 { "even" } else { "odd" })
+    };
+    let all: Vec<NewMessage> = (0..25).map(message).collect();
+    session.publish("orders.fifo", &all).await.expect("confirmed");
+    let mut found = Vec::new();
+    while found.len() < 24 {
+        let next = session.receive(10, Duration::from_secs(2)).await.expect("there");
+        assert!(!next.is_empty(), "{} came", found.len());
+        let tags: Vec<_> =
+            next.iter().skip(usize::from(found.is_empty())).map(|one| one.tag.clone()).collect();
+        if found.is_empty() {
+            session.abandon(&next[0], "it cannot be read").await.expect("the dead-letter queue takes it");
+        }
+        session.ack(&tags).await.expect("there");
+        found.extend(next);
+    }
+    for parity in [0, 1] {
+        let of = |body: &Vec<u8>| usize::from(body[1] - b'0') % 2 == parity;
+        let bodies: Vec<Vec<u8>> = found.iter().map(|one| one.body.clone()).filter(of).collect();
+        assert!(bodies.is_sorted() && bodies.len() == 12, "{bodies:?}");
+    }
+    drop(session);
+    assert_eq!(crate::stage::read_all(&settings("dead.fifo")), [found[0].body.clone()]);
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::address::BrokerAddress;
 use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
-use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage, digest};
+use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage, digest, published_together};
 use crate::settings::BridgeSettings;
 use client::{BeanstalkdAnswer, BeanstalkdConnection};
 
@@ -21,6 +21,10 @@ const PRIORITY: u32 = 1 << 31;
 /// How long a receiver may hold what is published here, in seconds. Sources that need longer lose the message to
 /// another receiver, which finds that it is a job already.
 const TIME_TO_RUN: u32 = 60;
+
+/// Messages, and bytes of them, that are sent before their answers are read.
+const TOGETHER: usize = 200;
+const TOGETHER_BYTES: usize = 256 * 1024;
 
 /// A beanstalkd server, and the tube of a bridge.
 #[derive(Debug)]
@@ -135,12 +139,22 @@ impl TubeSession {
             self.one(&format!("use {tube}\r\n"), "USING").await?;
             tube.clone_into(&mut self.used);
         }
-        for new in messages {
-            let mut order = format!("put {PRIORITY} 0 {TIME_TO_RUN} {}\r\n", new.body.len()).into_bytes();
-            order.extend_from_slice(&new.body);
-            order.extend_from_slice(b"\r\n");
-            self.connection.send(&order).await?;
-            self.answer("INSERTED").await?;
+        let mut rest = messages;
+        while !rest.is_empty() {
+            // Sent together, then answered: waiting for each answer would cost a way there and back.
+            let (together, later) = rest.split_at(published_together(rest, TOGETHER, TOGETHER_BYTES));
+            let mut orders = Vec::new();
+            for new in together {
+                let length = new.body.len();
+                orders.extend_from_slice(format!("put {PRIORITY} 0 {TIME_TO_RUN} {length}\r\n").as_bytes());
+                orders.extend_from_slice(&new.body);
+                orders.extend_from_slice(b"\r\n");
+            }
+            self.connection.send(&orders).await?;
+            for _ in together {
+                self.answer("INSERTED").await?;
+            }
+            rest = later;
         }
         Ok(())
     }

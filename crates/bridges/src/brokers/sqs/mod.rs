@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use crate::address::BrokerAddress;
 use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession};
-use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
+use crate::message::{
+    BrokerMessage, BrokerProperties, DeliveryTag, MessageId, NewMessage, digest, published_together,
+};
 use crate::secret::SecretText;
 use crate::settings::{BridgeSettings, BridgeSettingsError};
 use client::{SqsConnection, SqsPlace};
@@ -21,6 +23,12 @@ use sign::AccessKeys;
 
 /// Messages of one call at most.
 const TOGETHER: usize = 10;
+
+/// Bytes of the messages of one call at most, with their attributes: some servers take more.
+const TOGETHER_BYTES: usize = 256 * 1024;
+
+/// The group of messages in a FIFO queue that have none.
+const GROUP: &str = "backstop";
 
 /// How long a message may be held before others see it.
 const VISIBILITY: Duration = Duration::from_secs(30);
@@ -179,36 +187,82 @@ impl SqsSession {
         let Some(queue) = target.and_then(|target| target.rsplit(':').next()) else {
             return self.hide(tags, LONGEST).await;
         };
-        let copy = NewMessage { headers: message.headers.clone(), ..NewMessage::new(message.body.clone()) };
+        let mut copy = message.copied();
+        // In the dead-letter queue nothing may be taken for a repetition.
+        copy.id.get_or_insert_with(|| message.id.text.clone());
         self.send(queue, &[copy]).await?;
         self.each("DeleteMessageBatch", tags, &json!({})).await
     }
 
+    /// One call for as many messages as it takes.
     async fn send(&mut self, queue: &str, messages: &[NewMessage]) -> Result<(), BrokerError> {
         let url = self.url_of(queue).await?;
-        for new in messages {
-            let body = std::str::from_utf8(&new.body).map_err(|_| {
-                self.connection.place.refused("a message of SQS is text, and this one is not")
-            })?;
-            let attribute = |(name, value): &(String, String)| {
-                (name.clone(), json!({ "DataType": "String", "StringValue": value }))
-            };
-            let attributes: serde_json::Map<String, Value> = new.headers.iter().map(attribute).collect();
-            let mut input = json!({ "QueueUrl": url, "MessageBody": body, "MessageAttributes": attributes });
-            if let Some(id) = &new.id
-                && queue.ends_with(".fifo")
-            {
-                input["MessageDeduplicationId"] = json!(id);
-            }
-            self.call("SendMessage", input).await?;
+        let mut rest = messages;
+        while !rest.is_empty() {
+            let (together, later) = rest.split_at(published_together(rest, TOGETHER, TOGETHER_BYTES));
+            let entries: Result<Vec<Value>, _> = together.iter().map(|new| entry(queue, new)).collect();
+            let entries = entries.map_err(|problem| self.connection.place.refused(problem))?;
+            self.send_together(&url, entries).await?;
+            rest = later;
         }
         Ok(())
+    }
+
+    async fn send_together(&mut self, url: &str, mut entries: Vec<Value>) -> Result<(), BrokerError> {
+        for (index, entry) in entries.iter_mut().enumerate() {
+            entry["Id"] = json!(index.to_string());
+        }
+        let answer = self.call("SendMessageBatch", json!({ "QueueUrl": url, "Entries": entries })).await?;
+        let failed = answer.get("Failed").and_then(Value::as_array).and_then(|failed| failed.first());
+        let Some(failed) = failed else { return Ok(()) };
+        let text = |name: &str| failed.get(name).and_then(Value::as_str).unwrap_or_default();
+        let problem = format!("SendMessageBatch: {}: {}", text("Code"), text("Message"));
+        let ours = failed.get("SenderFault").and_then(Value::as_bool) == Some(true);
+        let place = &self.connection.place;
+        Err(if ours { place.refused(problem) } else { place.unavailable(problem) })
     }
 
     async fn waiting(&mut self) -> Result<Option<u64>, BrokerError> {
         let found = self.attribute("ApproximateNumberOfMessages").await?;
         Ok(found.and_then(|number| number.parse().ok()))
     }
+}
+
+/// A message of a call that sends several.
+fn entry(queue: &str, new: &NewMessage) -> Result<Value, &'static str> {
+    let body = std::str::from_utf8(&new.body).map_err(|_| "a message of SQS is text, and this one is not")?;
+    let native = new.native.get::<SqsProperties>();
+    let attribute = |(name, value): &(String, String)| {
+        (name.clone(), json!({ "DataType": "String", "StringValue": value }))
+    };
+    let mut attributes: serde_json::Map<String, Value> = new.headers.iter().map(attribute).collect();
+    // Numbers and bytes stay what they were.
+    attributes.extend(native.into_iter().flat_map(|native| native.attributes.clone()));
+    let mut entry = json!({ "MessageBody": body, "MessageAttributes": attributes });
+    if queue.ends_with(".fifo") {
+        let group = new.group.as_deref().or(native.and_then(|native| native.group.as_deref()));
+        entry["MessageGroupId"] = json!(group.unwrap_or(GROUP));
+        // Without one the queue has to be told to take a digest of the body.
+        if let Some(id) = &new.id {
+            entry["MessageDeduplicationId"] = json!(deduplication_id(id));
+        }
+    }
+    Ok(entry)
+}
+
+/// An id as SQS takes it: 128 visible characters at most, and a digest of any other.
+fn deduplication_id(id: &str) -> String {
+    let fits = !id.is_empty() && id.len() <= 128 && id.chars().all(|c| c.is_ascii_graphic());
+    if fits { id.to_owned() } else { digest(id.as_bytes()) }
+}
+
+/// What SQS has with a message beside text.
+#[derive(Debug, Default)]
+struct SqsProperties {
+    /// Its group in a FIFO queue.
+    group: Option<String>,
+    /// Attributes that are no text.
+    attributes: serde_json::Map<String, Value>,
 }
 
 /// None for what has no body or nothing to settle it by.
@@ -219,6 +273,13 @@ fn message(received: &Value) -> Option<BrokerMessage> {
     let headers = others.into_iter().flatten().filter_map(|(name, value)| {
         Some((name.clone(), value.get("StringValue").and_then(Value::as_str)?.to_owned()))
     });
+    let is_text =
+        |value: &Value| value.get("DataType").and_then(Value::as_str).is_none_or(|kind| kind == "String");
+    let typed = others.into_iter().flatten().filter(|(_, value)| !is_text(value));
+    let native = SqsProperties {
+        group: attribute("MessageGroupId").map(str::to_owned),
+        attributes: typed.map(|(name, value)| (name.clone(), value.clone())).collect(),
+    };
     let id = match attribute("MessageDeduplicationId") {
         Some(id) => MessageId::producer(id),
         None => MessageId::broker(text("MessageId")?),
@@ -227,6 +288,7 @@ fn message(received: &Value) -> Option<BrokerMessage> {
         body: text("Body").unwrap_or_default().as_bytes().to_vec(),
         headers: headers.collect(),
         deliveries: attribute("ApproximateReceiveCount").and_then(|count| count.parse().ok()),
+        native: BrokerProperties::new(native),
         ..BrokerMessage::new(id, DeliveryTag::new(text("ReceiptHandle")?))
     })
 }
@@ -270,13 +332,40 @@ mod tests {
     }
 
     #[test]
+    fn messages_for_fifo_queues_have_a_group_and_an_id_that_fits() {
+        // B2, B6
+        let new = NewMessage::new("{}").with_id("job:1").in_group("job").with_header("kind", "x");
+        let plain = entry("paid", &new).unwrap();
+        assert_eq!((plain.get("MessageGroupId"), plain.get("MessageDeduplicationId")), (None, None));
+        assert_eq!(plain["MessageAttributes"]["kind"]["StringValue"], "x");
+        let fifo = entry("paid.fifo", &new).unwrap();
+        assert_eq!(
+            (&fifo["MessageGroupId"], &fifo["MessageDeduplicationId"]),
+            (&json!("job"), &json!("job:1"))
+        );
+        assert_eq!(entry("paid.fifo", &NewMessage::new("{}")).unwrap()["MessageGroupId"], GROUP);
+        assert!(entry("paid", &NewMessage::new(b"\xff".to_vec())).is_err());
+        for id in ["", "a b", "\u{e9}", &"x".repeat(129)] {
+            assert_eq!(deduplication_id(id).len(), 64, "{id}");
+        }
+        // What came out of such a queue keeps its group and its bytes when it is passed on.
+        let received = json!({
+            "MessageId": "m", "ReceiptHandle": "r", "Body": "{}", "Attributes": { "MessageGroupId": "g" },
+            "MessageAttributes": { "raw": { "DataType": "Binary", "BinaryValue": "eA==" } },
+        });
+        let again = entry("dead.fifo", &message(&received).unwrap().copied()).unwrap();
+        assert_eq!(again["MessageGroupId"], "g");
+        assert_eq!(again["MessageAttributes"]["raw"]["BinaryValue"], "eA==");
+    }
+
+    #[test]
     fn messages_are_read_and_others_are_left() {
         let received = json!({
             "MessageId": "m", "ReceiptHandle": "r", "Body": "{}", "Attributes": { "ApproximateReceiveCount": "3" },
             "MessageAttributes": { "kind": { "StringValue": "x" }, "raw": { "BinaryValue": "eA==" } },
         });
         let found = message(&received).unwrap();
-        assert_eq!((found.id, found.deliveries), (MessageId::broker("m"), Some(3)));
+        assert_eq!((&found.id, found.deliveries), (&MessageId::broker("m"), Some(3)));
         assert_eq!(found.headers, [("kind".to_owned(), "x".to_owned())]);
         assert_eq!(message(&json!({ "MessageId": "m", "Body": "{}" })), None);
     }

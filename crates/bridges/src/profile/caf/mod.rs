@@ -214,12 +214,7 @@ fn copied(message: &BrokerMessage, retries: Option<u32>) -> NewMessage {
     let is_own = |name: &str| name.eq_ignore_ascii_case(DELIVERY_HEADER);
     let is_count = |name: &str| retries.is_some() && name.eq_ignore_ascii_case(RETRY_HEADER);
     let headers = message.headers.iter().filter(|(name, _)| !is_own(name) && !is_count(name)).cloned();
-    let copy = NewMessage {
-        id: (message.id.origin == IdOrigin::Producer).then(|| message.id.text.clone()),
-        body: message.body.clone(),
-        headers: headers.collect(),
-        priority: message.priority,
-    };
+    let copy = NewMessage { headers: headers.collect(), ..message.copied() };
     match retries {
         Some(retries) => copy.with_header(RETRY_HEADER, retries.to_string()),
         None => copy,
