@@ -1,5 +1,6 @@
 //! What becomes of a message, and when a source stops taking messages. Pure: everything comes in as values.
 
+use backstop::sinks::SinkView;
 use backstop_core::Refusal;
 use backstop_core::circuit::CircuitState;
 use backstop_core::health::{DependencyReport, WorkerReport};
@@ -74,6 +75,26 @@ pub(crate) struct QueueCondition {
     pub(crate) circuit: Option<(String, CircuitState)>,
     /// The dependency for which no worker claims jobs of that kind.
     pub(crate) red: Option<String>,
+    /// Why the messages of these jobs could not be answered.
+    pub(crate) unanswered: Option<String>,
+}
+
+/// Why a sink that answers messages cannot be trusted with the answers to more of them: it is stuck, or half of what it
+/// may hold waits. The other half is for the jobs that there are already (B2, B3).
+pub(crate) fn unanswered(view: &SinkView) -> Option<String> {
+    let SinkView { sink, limits, backlog, full_since, last_error, .. } = view;
+    let (name, messages) = (&sink.name, backlog.messages);
+    let is_half = |waiting: u64, most: u64| waiting >= (most / 2).max(1);
+    if full_since.is_some()
+        || is_half(backlog.documents, limits.documents)
+        || is_half(backlog.bytes, limits.bytes)
+    {
+        return Some(format!(
+            "too much waits for sink `{name}`, which answers messages ({messages} messages)"
+        ));
+    }
+    let problem = last_error.as_ref().filter(|_| messages > 0)?;
+    Some(format!("sink `{name}`, which answers messages, does not publish: {problem}"))
 }
 
 /// The dependency for which no worker claims jobs of a kind: one finds it away, and none that needs it too finds it
@@ -89,9 +110,18 @@ pub(crate) fn red_for<'a>(
     (!claimed).then_some(red)
 }
 
+/// The dependency that workers need for jobs of a kind: it may be named in their code alone (H1).
+pub(crate) fn dependency_of<'a>(
+    kind: &str,
+    mut reports: impl Iterator<Item = &'a WorkerReport>,
+) -> Option<String> {
+    let needs = |one: &&DependencyReport| one.kinds.iter().any(|needing| needing == kind);
+    reports.find_map(|report| report.dependencies.iter().find(needs)).map(|one| one.dependency.clone())
+}
+
 /// Why a source takes no messages now, if it should not (B1).
 pub(crate) fn closed_by(queue: &str, condition: &QueueCondition) -> Option<String> {
-    let QueueCondition { paused, pending, max_depth, circuit, red } = condition;
+    let QueueCondition { paused, pending, max_depth, circuit, red, unanswered } = condition;
     if *paused {
         return Some(format!("queue `{queue}` is paused"));
     }
@@ -100,6 +130,9 @@ pub(crate) fn closed_by(queue: &str, condition: &QueueCondition) -> Option<Strin
     }
     if let Some(dependency) = red {
         return Some(format!("dependency `{dependency}` is unavailable to every worker that needs it"));
+    }
+    if let Some(reason) = unanswered {
+        return Some(reason.clone());
     }
     let most = max_depth.filter(|most| pending >= most)?;
     Some(format!("queue `{queue}` is full ({pending} waiting, the limit is {most})"))
@@ -179,6 +212,10 @@ mod tests {
             (
                 QueueCondition { red: Some("smtp".to_owned()), ..open.clone() },
                 Some("dependency `smtp` is unavailable to every worker that needs it"),
+            ),
+            (
+                QueueCondition { unanswered: Some("nobody is answered".to_owned()), ..open.clone() },
+                Some("nobody is answered"),
             ),
             // A half-open circuit needs jobs to find out whether the dependency is back.
             (QueueCondition { circuit: circuit(CircuitState::HalfOpen), ..open.clone() }, None),

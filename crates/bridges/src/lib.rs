@@ -47,7 +47,7 @@ pub use backstop::bridges::{InvalidMessage, InvalidMessages, InvalidPage, MOST_I
 pub use broker::{Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession};
 pub use decide::{MOST_KEPT_BYTES, MessageDecision, SubmitDecision};
 pub use message::{BrokerMessage, BrokerProperties, DeliveryTag, IdOrigin, MessageId, NewMessage};
-pub use profile::{BridgeProfile, CafSettings, DaycrySettings};
+pub use profile::{BridgeProfile, CafQueueKind, CafSettings, DaycrySettings};
 pub use route::{JobRoute, MessageProblem};
 pub use runner::BridgeRunner;
 pub use sender::BridgeSender;

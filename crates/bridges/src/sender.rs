@@ -30,7 +30,9 @@ impl BridgeSender {
     /// When the settings cannot be meant, or this program was built without the broker.
     pub fn new(name: &str, settings: &BridgeSettings, node: &str) -> Result<Self, BridgeSettingsError> {
         settings.check(name, |_| true)?;
-        let queue = settings.sink.as_ref().map(|sink| sink.queue.clone());
+        let sink = settings.sink.as_ref().filter(|sink| !sink.queue.is_empty() || sink.exchange.is_some());
+        // Without a name it is the exchange of the sink.
+        let queue = sink.map(|sink| sink.queue.clone());
         let alone = if queue.is_some() { settings.sink_alone() } else { settings.clone() };
         Ok(Self { broker: brokers::open(name, &alone, node)?, queue, session: Mutex::new(None) })
     }

@@ -1,6 +1,8 @@
 //! `[bridges.NAME]` of the configuration: what a bridge is told, and whether it can be meant.
 
 mod error;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use backstop::sinks::{Sink, SinkLimits, SinkTopic};
 use serde::Deserialize;
 
-use crate::address::BrokerAddress;
+use crate::address::{BrokerAddress, BrokerKind};
 use crate::profile::{BridgeProfile, CafSettings, DaycrySettings, MessageProfile, ProfileParts};
 use crate::route::JobRoute;
 use crate::secret::SecretText;
@@ -112,9 +114,16 @@ pub struct SourceSettings {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SinkSettings {
-    /// The queue of the broker: a stream for Redis, a subject for NATS, a tube for beanstalkd.
-    #[serde(alias = "subject", alias = "stream")]
+    /// The queue of the broker: a stream for Redis, a subject for NATS, a tube for beanstalkd. Without one the profile
+    /// `caf` sends reports and copies of poisoned tasks, and no responses.
+    #[serde(default, alias = "subject", alias = "stream")]
     pub queue: String,
+    /// RabbitMQ: an exchange, in place of a queue.
+    #[serde(default)]
+    pub exchange: Option<String>,
+    /// The routing key there; an empty one unless said.
+    #[serde(default)]
+    pub routing_key: Option<String>,
     /// What it sends: `results`, `dead_letters`, `rejects`, `events`.
     pub of: BTreeSet<SinkTopic>,
     /// The kinds of the jobs it sends it of; of all unless said.
@@ -178,6 +187,17 @@ impl BridgeSettings {
         source.unwrap_or_else(|| SourceSettings::new("", ""))
     }
 
+    /// The same bridge with a sink when its profile has something to send that does not go to a queue of the settings.
+    pub(crate) fn with_own_sink(&self) -> Self {
+        let mut settings = self.clone();
+        if let (BridgeProfile::Caf, Some(source), None) = (self.profile, &self.source, &self.sink) {
+            let mut sink = SinkSettings::new("", [SinkTopic::Results]);
+            sink.kinds.insert(source.kind.clone());
+            settings.sink = Some(sink);
+        }
+        settings
+    }
+
     /// The same bridge with its sink alone.
     pub(crate) fn sink_alone(&self) -> Self {
         Self { source: None, ..self.clone() }
@@ -238,7 +258,7 @@ impl BridgeSettings {
         }
         self.message_profile(name)?;
         if let Some(sink) = &self.sink {
-            sink.check(name)?;
+            sink.check(name, (address.kind(), self.profile))?;
         }
         match &self.source {
             Some(source) => self.check_source(name, source, knows),
@@ -295,7 +315,7 @@ impl BridgeSettings {
             profile: self.profile,
             broker: self.address(name)?.kind(),
             from: self.source.as_ref().map(|source| source.queue.as_str()),
-            to: sink.map(|sink| sink.queue.as_str()),
+            to: sink.map(|sink| sink.queue.as_str()).filter(|queue| !queue.is_empty()),
             only_results: sink.is_none_or(|sink| sink.of.iter().all(|topic| *topic == SinkTopic::Results)),
             caf: self.caf.as_ref(),
             daycry: self.daycry.as_ref(),
@@ -333,11 +353,33 @@ impl SinkSettings {
     pub fn new(queue: impl Into<String>, of: impl IntoIterator<Item = SinkTopic>) -> Self {
         Self {
             queue: queue.into(),
+            exchange: None,
+            routing_key: None,
             of: of.into_iter().collect(),
             kinds: BTreeSet::new(),
             most_rows: None,
             most_bytes: None,
             body_field: default_body_field(),
+        }
+    }
+
+    /// Sends this to an exchange of RabbitMQ, with this routing key.
+    pub fn to_exchange(
+        exchange: impl Into<String>,
+        routing_key: impl Into<String>,
+        of: impl IntoIterator<Item = SinkTopic>,
+    ) -> Self {
+        let (exchange, key) = (Some(exchange.into()), Some(routing_key.into()));
+        Self { exchange, routing_key: key, ..Self::new("", of) }
+    }
+
+    /// Where it sends to, as people are shown it.
+    pub(crate) fn place(&self) -> String {
+        match (&self.exchange, self.routing_key.as_deref().unwrap_or_default()) {
+            (Some(exchange), "") => format!("exchange {exchange}"),
+            (Some(exchange), key) => format!("exchange {exchange} with {key}"),
+            (None, _) if self.queue.is_empty() => "no queue".to_owned(),
+            (None, _) => self.queue.clone(),
         }
     }
 
@@ -356,11 +398,31 @@ impl SinkSettings {
         }
     }
 
-    fn check(&self, name: &str) -> Result<(), BridgeSettingsError> {
-        for (key, text) in [("sink.queue", &self.queue), ("sink.body_field", &self.body_field)] {
-            if text.is_empty() {
-                return Err(value(name, key, "is empty"));
+    fn check(&self, name: &str, of: (BrokerKind, BridgeProfile)) -> Result<(), BridgeSettingsError> {
+        let is_caf = of.1 == BridgeProfile::Caf;
+        if self.body_field.is_empty() {
+            return Err(value(name, "sink.body_field", "is empty"));
+        }
+        match &self.exchange {
+            Some(_) if of.0 != BrokerKind::Rabbitmq => {
+                return Err(value(name, "sink.exchange", "is for RabbitMQ: use `queue`"));
             }
+            Some(_) if is_caf => {
+                return Err(value(
+                    name,
+                    "sink.exchange",
+                    "is not for profile \"caf\": its messages go to queues",
+                ));
+            }
+            Some(_) if !self.queue.is_empty() => {
+                return Err(value(name, "sink.exchange", "is there beside `queue`: name one of them"));
+            }
+            Some(exchange) if exchange.is_empty() => return Err(value(name, "sink.exchange", "is empty")),
+            None if self.routing_key.is_some() => {
+                return Err(value(name, "sink.routing_key", "is there without `exchange`"));
+            }
+            None if self.queue.is_empty() && !is_caf => return Err(value(name, "sink.queue", "is empty")),
+            _ => {}
         }
         if self.of.is_empty() {
             let problem = "is empty: name at least one of results, dead_letters, rejects, events";
@@ -431,6 +493,11 @@ impl SourceSettings {
     }
 }
 
+/// The name of a consumer of NATS, which is a part of subjects and has no dots.
+pub(crate) fn durable(name: &str) -> String {
+    name.replace('.', "_")
+}
+
 /// Checks all bridges of a program, each alone and all together.
 #[must_use]
 pub fn check_all(
@@ -439,103 +506,24 @@ pub fn check_all(
 ) -> Vec<BridgeSettingsError> {
     let mut faults: Vec<BridgeSettingsError> =
         bridges.iter().filter_map(|(name, bridge)| bridge.check(name, &knows).err()).collect();
-    let mut seen: BTreeMap<(String, &str, &str), &str> = BTreeMap::new();
+    let mut seen: BTreeMap<(String, &str, String), &str> = BTreeMap::new();
     for (name, bridge) in bridges {
         let Ok(address) = bridge.address(name) else { continue };
         let Some(source) = &bridge.source else { continue };
         let (queue, consumer) = (source.queue.as_str(), bridge.consumer(name));
-        if let Some(first) = seen.insert((address.to_string(), queue, consumer), name) {
+        // As the broker has it: two names may be one there.
+        let consumer = match address.kind() {
+            BrokerKind::Nats => durable(consumer),
+            _ => consumer.to_owned(),
+        };
+        if let Some(first) = seen.insert((address.to_string(), queue, consumer.clone()), name) {
             faults.push(BridgeSettingsError::SameConsumer {
                 first: first.to_owned(),
                 second: name.clone(),
                 queue: queue.to_owned(),
-                consumer: consumer.to_owned(),
+                consumer,
             });
         }
     }
     faults
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<BridgeSettings, String> {
-        toml::from_str(text).map_err(|error| error.to_string())
-    }
-
-    fn with(source: &str) -> BridgeSettings {
-        read(&format!("broker = \"redis://127.0.0.1\"\nsource = {{ queue = \"q\", kind = \"k\", {source} }}"))
-            .unwrap()
-    }
-
-    #[test]
-    fn a_bridge_is_read_with_its_defaults() {
-        let bridge = with("hold = \"90s\"");
-        assert_eq!((bridge.place().prefetch, bridge.place().to_queue.as_str()), (100, "default"));
-        assert_eq!(bridge.place().hold, Some(Duration::from_secs(90)));
-        assert_eq!((bridge.consumer("orders"), bridge.place().dead_letters().as_str()), ("orders", "q.dead"));
-        assert_eq!(bridge.check("orders", |_| true), Ok(()));
-    }
-
-    #[test]
-    fn unknown_keys_and_bad_values_are_named() {
-        let unknown = read("broker = \"redis://127.0.0.1\"\nqueue = \"q\"").unwrap_err();
-        assert!(unknown.contains("unknown field `queue`"), "{unknown}");
-        let nested =
-            "broker = \"redis://127.0.0.1\"\nsource = { queue = \"q\", kind = \"k\", prefetsch = 3 }";
-        assert!(read(nested).unwrap_err().contains("unknown field `prefetsch`"));
-        let neither = read("broker = \"redis://127.0.0.1\"").unwrap().check("orders", |_| true).unwrap_err();
-        assert!(neither.to_string().contains("at least one of them"), "{neither}");
-        let span =
-            "broker = \"redis://127.0.0.1\"\nsource = { queue = \"q\", kind = \"k\", hold = \"1 day\" }";
-        assert!(read(span).unwrap_err().contains("`1 day` is not a span of time"));
-        for (source, told) in [
-            ("prefetch = 0", "`prefetch` is 0: give between 1 and 1000"),
-            ("prefetch = 1001", "`prefetch` is 1001: give between 1 and 1000"),
-            ("to_queue = \"\"", "`to_queue` is empty"),
-            ("hold = \"0s\"", "`hold` is 0"),
-            ("id = \"number\"", "`id` `number` does not say where the id is"),
-        ] {
-            let fault = with(source).check("orders", |_| true).unwrap_err().to_string();
-            assert!(fault.starts_with("bridge `orders`: ") && fault.contains(told), "{fault}");
-        }
-        let open = with("prefetch = 1").trusting("ca.pem").check("orders", |_| true).unwrap_err().to_string();
-        assert!(
-            open.contains("`tls_ca` is for encrypted addresses, and redis://127.0.0.1 is not one"),
-            "{open}"
-        );
-        for name in ["", "a/b", "a b", "ä", &"x".repeat(65)] {
-            let named = BridgeSettingsError::Name(name.to_owned());
-            assert_eq!(with("prefetch = 1").check(name, |_| true), Err(named));
-        }
-    }
-
-    #[test]
-    fn an_unknown_kind_and_two_bridges_on_one_consumer_are_one_fault_each() {
-        let mut bridges = BTreeMap::new();
-        for (name, source) in [("a", "consumer = \"c\""), ("b", "consumer = \"c\""), ("d", "prefetch = 1")] {
-            bridges.insert(name.to_owned(), with(source));
-        }
-        let faults: Vec<String> = check_all(&bridges, |_| true).iter().map(ToString::to_string).collect();
-        assert_eq!(faults.len(), 1, "{faults:?}");
-        assert!(faults[0].starts_with("bridges `a` and `b` both take `q` as consumer `c`"), "{faults:?}");
-        let unknown = check_all(&bridges, |_| false);
-        assert_eq!(unknown.len(), 4);
-        assert_eq!(
-            unknown[0].to_string(),
-            "bridge `a`: kind `k` is not known here; register it or check the spelling"
-        );
-    }
-
-    #[test]
-    fn no_secret_is_ever_shown() {
-        let text = "broker = \"sqs+https://ann:hunter2@sqs.example\"\naccess_key = \"hunter2\"\n\
-                    secret_key = \"hunter2\"\nsession_token = \"hunter2\"\nsource = { queue = \"q\", kind = \"k\" }";
-        let bridge = read(text).unwrap();
-        let refused = BridgeSettings::new("redis://:hunter2@cache.example", bridge.place());
-        let fault = refused.check("orders", |_| true).unwrap_err();
-        let shown = format!("{bridge:?} {refused:?} {fault} {fault:?} {:?}", bridge.address("orders"));
-        assert!(!shown.contains("hunter2"), "{shown}");
-    }
 }

@@ -166,10 +166,15 @@ impl OutboxSinks<'_> {
     /// # Errors
     /// When the store is away.
     pub async fn list(self) -> Result<Vec<SinkView>, StoreError> {
+        self.views(|_| true).await
+    }
+
+    async fn views(self, wanted: impl Fn(&str) -> bool) -> Result<Vec<SinkView>, StoreError> {
         let store = &*self.parts.store;
         let found = SinkDocuments::read(store).await?;
         let mut views = Vec::new();
-        for StoredSink { sink, limits, .. } in found.sinks().filter(|known| known.target.is_none()) {
+        let sinks = found.sinks().filter(|known| known.target.is_none() && wanted(&known.sink.name));
+        for StoredSink { sink, limits, .. } in sinks {
             let backlog = store.outbox_backlog(&sink.name).await?;
             let (state, lease) = (found.state(&sink.name), found.lease(&sink.name));
             let live = lease.until > backlog.now;
@@ -194,7 +199,7 @@ impl OutboxSinks<'_> {
     /// # Errors
     /// When the store is away.
     pub async fn show(self, name: &str) -> Result<Option<SinkView>, StoreError> {
-        Ok(self.list().await?.into_iter().find(|view| *view.sink.name == *name))
+        Ok(self.views(|known| known == name).await?.pop())
     }
 
     /// Publishes what waits for a sink, once it holds its lease.

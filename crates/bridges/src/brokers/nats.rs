@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
+use async_nats::jetstream::consumer::{self, AckPolicy, Consumer, pull};
 use async_nats::jetstream::context::{GetStreamByNameErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::{self, AckKind, Context, ErrorCode};
 use async_nats::{Client, ConnectOptions, Event, HeaderMap};
@@ -22,7 +22,7 @@ use crate::broker::{
     Broker, BrokerAnswer, BrokerError, BrokerPublisher, BrokerSession, PATIENCE, read_authority,
 };
 use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
-use crate::settings::BridgeSettings;
+use crate::settings::{BridgeSettings, durable};
 
 /// The header in which producers give ids.
 const ID_HEADER: &str = "Nats-Msg-Id";
@@ -37,7 +37,8 @@ pub struct NatsBroker {
     shown: String,
     stream: String,
     durable: String,
-    ack_wait: Duration,
+    /// How long a message may be held, if somebody said so.
+    hold: Option<Duration>,
     authority: Option<PathBuf>,
 }
 
@@ -45,15 +46,14 @@ impl NatsBroker {
     /// The broker of these settings.
     #[must_use]
     pub fn new(address: BrokerAddress, name: &str, settings: &BridgeSettings) -> Self {
-        // Names of consumers have no dots: they are parts of subjects.
-        let durable = settings.consumer(name).replace('.', "_");
+        let durable = durable(settings.consumer(name));
         let source = settings.place();
         Self {
             shown: address.to_string(),
             address,
             stream: source.queue.clone(),
             durable,
-            ack_wait: source.hold.unwrap_or(ACK_WAIT),
+            hold: source.hold,
             authority: settings.tls_ca.clone(),
         }
     }
@@ -95,11 +95,19 @@ impl NatsBroker {
         let config = pull::Config {
             durable_name: Some(self.durable.clone()),
             ack_policy: AckPolicy::Explicit,
-            ack_wait: self.ack_wait,
+            ack_wait: self.hold.unwrap_or(ACK_WAIT),
             ..pull::Config::default()
         };
         let made = stream.get_or_create_consumer(&self.durable, config).await;
-        let consumer = made.map_err(|error| self.unavailable(error))?;
+        let mut consumer = made.map_err(|error| self.unavailable(error))?;
+        let known = &consumer.cached_info().config;
+        if let Some(hold) = self.hold.filter(|hold| known.ack_wait != *hold) {
+            // It was made with another one. Nothing else of it is touched: somebody may have changed that by hand.
+            let wanted = consumer::Config { ack_wait: hold, ..known.clone() };
+            stream.create_consumer(wanted).await.map_err(|error| self.unavailable(error))?;
+            let read = stream.get_consumer(&self.durable).await;
+            consumer = read.map_err(|error| self.unavailable(error))?;
+        }
         Ok(PullSession { link, consumer })
     }
 

@@ -16,19 +16,20 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::message::Delivery;
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicPublishOptions, BasicQosOptions,
-    ConfirmSelectOptions, QueueDeclareOptions,
+    ConfirmSelectOptions, ExchangeDeclareOptions, QueueDeclareOptions,
 };
 use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{
-    BasicProperties, Channel, Connection, ConnectionProperties, Consumer, DefaultConnectionBuilder, ErrorKind,
+    BasicProperties, Channel, Connection, ConnectionProperties, Consumer, DefaultConnectionBuilder,
+    ErrorKind, ExchangeKind,
 };
 use tokio::time::{Instant, timeout};
 
 use crate::address::BrokerAddress;
 use crate::broker::{Broker, BrokerAnswer, BrokerError, BrokerSession, PATIENCE, read_authority};
-use crate::message::{BrokerMessage, DeliveryTag, MessageId, NewMessage};
-use crate::profile::MessageProfile;
+use crate::message::{BrokerMessage, BrokerProperties, DeliveryTag, MessageId, NewMessage};
+use crate::profile::{CafProfile, CafQueueKind, MessageProfile};
 use crate::settings::BridgeSettings;
 
 /// The number that AMQP has for something that is not there.
@@ -43,10 +44,15 @@ pub struct RabbitmqBroker {
     address: BrokerAddress,
     shown: String,
     consumer: String,
+    /// Where messages come from; empty when it only publishes and has no queue.
     queue: String,
+    /// The exchange that messages for no queue go to, and their routing key.
+    exchange: Option<(String, String)>,
     dead: String,
     /// Queues that the profile needs, and that are made when they do not exist.
     needed: Vec<String>,
+    /// What they are made with.
+    arguments: FieldTable,
     authority: Option<PathBuf>,
 }
 
@@ -54,16 +60,21 @@ impl RabbitmqBroker {
     /// The broker of these settings.
     #[must_use]
     pub fn new(address: BrokerAddress, name: &str, settings: &BridgeSettings) -> Self {
+        let caf = match settings.message_profile(name) {
+            Ok(MessageProfile::Caf(caf)) => Some(caf),
+            _ => None,
+        };
         Self {
             shown: address.to_string(),
             address,
             consumer: settings.consumer(name).to_owned(),
             queue: settings.place().queue.clone(),
+            exchange: settings.sink.as_ref().and_then(|sink| {
+                Some((sink.exchange.clone()?, sink.routing_key.clone().unwrap_or_default()))
+            }),
             dead: settings.place().dead_letters(),
-            needed: match settings.message_profile(name) {
-                Ok(MessageProfile::Caf(caf)) => caf.own_queues(),
-                _ => Vec::new(),
-            },
+            needed: caf.as_ref().map(|caf| caf.own_queues()).unwrap_or_default(),
+            arguments: caf.map(|caf| arguments(&caf)).unwrap_or_default(),
             authority: settings.tls_ca.clone(),
         }
     }
@@ -87,12 +98,18 @@ impl RabbitmqBroker {
             address: self.shown.clone(),
             tag: self.consumer.clone(),
             queue: self.queue.clone(),
+            exchange: self.exchange.clone(),
             dead: self.dead.clone(),
+            has_dead: false,
             delayed: BTreeMap::new(),
         };
-        session.waiting().await?;
+        match &session.exchange {
+            Some((exchange, _)) if session.queue.is_empty() => session.look_for_exchange(exchange).await?,
+            _ if session.queue.is_empty() => {}
+            _ => session.waiting().await.map(drop)?,
+        }
         for queue in &self.needed {
-            session.make(queue).await?;
+            session.make(queue, &self.arguments).await?;
         }
         Ok(session)
     }
@@ -106,6 +123,18 @@ impl Broker for RabbitmqBroker {
     fn connect(&self) -> BrokerAnswer<'_, Box<dyn BrokerSession>> {
         Box::pin(async move { Ok(Box::new(self.session().await?) as Box<dyn BrokerSession>) })
     }
+}
+
+/// The arguments with which workers of the framework declare their queues: those of a queue that exists must be the
+/// same.
+fn arguments(caf: &CafProfile) -> FieldTable {
+    let (kind, most) = (caf.queue_type(), caf.max_priority());
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.as_str().into()));
+    if kind == CafQueueKind::Classic && most > 0 {
+        arguments.insert("x-max-priority".into(), AMQPValue::LongInt(most.into()));
+    }
+    arguments
 }
 
 /// Waits for an answer, but not for ever.
@@ -137,7 +166,10 @@ struct QueueSession {
     address: String,
     tag: String,
     queue: String,
+    exchange: Option<(String, String)>,
     dead: String,
+    /// True when the queue of abandoned messages was there once.
+    has_dead: bool,
     /// Messages that were given back, and when they really go back: the broker knows no delay.
     delayed: BTreeMap<u64, Instant>,
 }
@@ -158,26 +190,43 @@ impl QueueSession {
         let declared = channel.queue_declare(queue.into(), passive, FieldTable::default());
         match timeout(PATIENCE, declared).await {
             Ok(Ok(queue)) => Ok(u64::from(queue.message_count())),
-            Ok(Err(error)) => match error.kind() {
-                ErrorKind::ProtocolError(refusal) if refusal.get_id() == NOT_FOUND => {
-                    let (queue, address) = (queue.to_owned(), self.address.clone());
-                    Err(BrokerError::NoSuchQueue { queue, address })
-                }
-                _ => Err(failed(&self.address, &error)),
-            },
+            Ok(Err(error)) => Err(self.missing(queue, &error)),
             Err(_) => Err(self.unavailable("no answer in time")),
         }
     }
 
+    /// An error when there is no such exchange.
+    async fn look_for_exchange(&self, exchange: &str) -> Result<(), BrokerError> {
+        let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+        let kind = ExchangeKind::default();
+        let declared = self.channel.exchange_declare(exchange.into(), kind, passive, FieldTable::default());
+        match timeout(PATIENCE, declared).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.missing(exchange, &error)),
+            Err(_) => Err(self.unavailable("no answer in time")),
+        }
+    }
+
+    /// What it means that something was not found, or another error.
+    fn missing(&self, name: &str, error: &lapin::Error) -> BrokerError {
+        match error.kind() {
+            ErrorKind::ProtocolError(refusal) if refusal.get_id() == NOT_FOUND => {
+                let (queue, address) = (name.to_owned(), self.address.clone());
+                BrokerError::NoSuchQueue { queue, address }
+            }
+            _ => failed(&self.address, error),
+        }
+    }
+
     /// Makes a queue unless it is there, whatever it is like.
-    async fn make(&self, queue: &str) -> Result<(), BrokerError> {
+    async fn make(&self, queue: &str, arguments: &FieldTable) -> Result<(), BrokerError> {
         let look = within(&self.address, self._connection.create_channel()).await?;
         match self.ready(&look, queue).await {
             Err(BrokerError::NoSuchQueue { .. }) => {}
             other => return other.map(drop),
         }
         let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-        let declared = self.channel.queue_declare(queue.into(), durable, FieldTable::default());
+        let declared = self.channel.queue_declare(queue.into(), durable, arguments.clone());
         within(&self.address, declared).await.map(drop)
     }
 
@@ -262,14 +311,16 @@ impl QueueSession {
 
     async fn bury(&mut self, message: &BrokerMessage, reason: &str) -> Result<(), BrokerError> {
         let dead = self.dead.clone();
-        let channel = self.publishing().await?;
-        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-        let declared = channel.queue_declare(dead.as_str().into(), durable, FieldTable::default());
-        within(&self.address, declared).await?;
-        let (headers, priority) = (message.headers.clone(), message.priority);
-        let mut copy = NewMessage { headers, priority, ..NewMessage::new(message.body.clone()) };
-        if message.id.origin == crate::message::IdOrigin::Producer {
-            copy.id = Some(message.id.text.clone());
+        if !self.has_dead {
+            self.make(&dead, &FieldTable::default()).await?;
+            self.has_dead = true;
+        }
+        let mut copy = message.copied();
+        if let Some(properties) = message.native.get::<BasicProperties>() {
+            // Nothing expires among the dead; the broker's own dead-lettering takes the time away too.
+            copy.native = BrokerProperties::new(lasting(properties));
+            let after = properties.expiration().as_ref().map(ToString::to_string);
+            copy.headers.extend(after.map(|after| ("backstop-expiration".to_owned(), after)));
         }
         let copy = copy.with_header("backstop-queue", &self.queue).with_header("backstop-reason", reason);
         self.send(&dead, &[copy]).await?;
@@ -289,19 +340,24 @@ impl QueueSession {
 
     async fn send(&mut self, queue: &str, messages: &[NewMessage]) -> Result<(), BrokerError> {
         let channel = self.publishing().await?;
+        let (exchange, key) = match &self.exchange {
+            Some((exchange, key)) if queue.is_empty() => (exchange.as_str(), key.as_str()),
+            _ => ("", queue),
+        };
         // A message that no queue takes comes back, in place of being dropped.
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let mut confirms = Vec::with_capacity(messages.len());
         for new in messages {
             let publishing =
-                channel.basic_publish("".into(), queue.into(), options, &new.body, properties(new));
+                channel.basic_publish(exchange.into(), key.into(), options, &new.body, properties(new));
             confirms.push(within(&self.address, publishing).await?);
         }
         for confirm in confirms {
             let confirmed = within(&self.address, confirm).await?;
             let is_ack = confirmed.is_ack();
             if confirmed.take_message().is_some() {
-                let (queue, address) = (queue.to_owned(), self.address.clone());
+                let place = if exchange.is_empty() { key } else { exchange };
+                let (queue, address) = (place.to_owned(), self.address.clone());
                 return Err(BrokerError::NoSuchQueue { queue, address });
             }
             if !is_ack {
@@ -312,12 +368,45 @@ impl QueueSession {
     }
 }
 
+/// What goes along with a message for as long as it is kept. A user in it would be its sender's, and refused.
+fn lasting(native: &BasicProperties) -> BasicProperties {
+    let mut kept = BasicProperties::default();
+    macro_rules! keep {
+        ($($get:ident $with:ident),*) => {
+            $(if let Some(value) = native.$get().clone() {
+                kept = kept.$with(value);
+            })*
+        };
+    }
+    keep!(
+        content_type with_content_type,
+        content_encoding with_content_encoding,
+        headers with_headers,
+        correlation_id with_correlation_id,
+        reply_to with_reply_to,
+        timestamp with_timestamp,
+        kind with_type,
+        app_id with_app_id
+    );
+    kept
+}
+
+/// The properties of a message: those that it came with, and what is said of it now.
 fn properties(new: &NewMessage) -> BasicProperties {
+    let native = new.native.get::<BasicProperties>();
+    let known = native.and_then(|native| native.headers().as_ref()).map(FieldTable::inner);
     let mut headers = FieldTable::default();
     for (name, value) in &new.headers {
-        headers.insert(name.as_str().into(), AMQPValue::LongString(value.as_str().into()));
+        // A number stays a number while nobody changes it.
+        let typed = known.and_then(|known| known.get(name.as_str())).filter(|known| shown(known) == *value);
+        let value = typed.cloned().unwrap_or_else(|| AMQPValue::LongString(value.as_str().into()));
+        headers.insert(name.as_str().into(), value);
     }
-    let mut properties = BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(headers);
+    let mut properties = native.map(lasting).unwrap_or_default();
+    if let Some(after) = native.and_then(|native| native.expiration().clone()) {
+        properties = properties.with_expiration(after);
+    }
+    properties = properties.with_delivery_mode(PERSISTENT).with_headers(headers);
     if let Some(priority) = new.priority {
         properties = properties.with_priority(priority);
     }
@@ -343,6 +432,7 @@ fn message(delivery: Delivery) -> BrokerMessage {
         priority: *properties.priority(),
         deliveries: counted.flatten().map_or(first, |count: u32| Some(count.saturating_add(1))),
         headers,
+        native: BrokerProperties::new(properties),
         ..BrokerMessage::new(id, DeliveryTag::new(delivery_tag.to_string()))
     }
 }

@@ -15,12 +15,12 @@ use backstop::sinks::OutboxMessage;
 
 use crate::message::BrokerMessage;
 use crate::route::{JobRoute, MessageProblem};
-use caf::CafProfile;
+pub(crate) use caf::CafProfile;
 use daycry::DaycryProfile;
 
 pub(crate) use publish::{SessionPublisher, publish_all};
 pub(crate) use read::{Addressed, KnownJob, MessageJob, ReadMessage, StatusAnswer, TrackedStatus};
-pub use settings::{BridgeProfile, CafSettings, DaycrySettings};
+pub use settings::{BridgeProfile, CafQueueKind, CafSettings, DaycrySettings};
 pub(crate) use settings::{ProfileFault, ProfileParts};
 
 /// The profile of a bridge.

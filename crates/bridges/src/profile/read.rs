@@ -43,6 +43,8 @@ pub(crate) enum ReadMessage {
     Job(Box<MessageJob>),
     /// These are published in its place; it is acknowledged when the broker has confirmed them.
     Publish(Vec<Addressed>),
+    /// The same, because it was delivered too often without an end. Why, in words.
+    Poisoned(Vec<Addressed>, String),
     /// Nobody wants it any more: it is acknowledged. Why, in words.
     Discard(String),
     /// It must not be trusted: its broker keeps it among its dead letters (B6), and it is never tried again. Why, in

@@ -21,6 +21,29 @@ pub enum BridgeProfile {
     Daycry,
 }
 
+/// What queues of RabbitMQ are: `caf.queue_type` of a bridge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum CafQueueKind {
+    /// Replicated ones that count deliveries, as the framework makes them unless told otherwise.
+    #[default]
+    Quorum,
+    /// The others, which know priorities.
+    Classic,
+}
+
+impl CafQueueKind {
+    /// The word of the wire.
+    #[allow(dead_code, reason = "RabbitMQ needs it, and can be left out")]
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Quorum => "quorum",
+            Self::Classic => "classic",
+        }
+    }
+}
+
 /// What the profile `caf` is told.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -35,6 +58,14 @@ pub struct CafSettings {
     pub reject_queue: Option<String>,
     /// Where tasks of paused jobs go; they run unless said.
     pub paused_queue: Option<String>,
+    /// Where tasks are answered that could not be handled at all (`INVALID_TASK`); the queue of the sink unless said.
+    pub invalid_queue: Option<String>,
+    /// False handles tasks that are for another queue, in place of passing them on;
+    /// `CAF_WORKER_ENABLE_DIVERTED_TASK_CHECKING` of the environment unless said, or true.
+    pub check_diverted: Option<bool>,
+    /// What the queues are that the bridge makes itself: those for retries, rejects, paused and invalid tasks. Workers
+    /// of the framework that use them declare them too, and must say the same (`CAF_RABBITMQ_QUEUE_TYPE`).
+    pub queue_type: CafQueueKind,
     /// The largest priority of the queue; priorities count for nothing while it is 0.
     pub max_priority: u8,
     /// The name of the worker in responses and reports; that of the bridge unless said.

@@ -14,7 +14,7 @@ use crate::brokers;
 use crate::settings::{BridgeSettings, BridgeSettingsError};
 use crate::shared_status::SharedStatus;
 use crate::sink::{BridgeSink, SinkHandle, SinkRunState, SinkStatus};
-use crate::source::{Source, SourceHandle, SourceState, SourceStatus};
+use crate::source::{SharedLook, Source, SourceHandle, SourceState, SourceStatus};
 
 /// See the module.
 pub(super) struct RunningBridge {
@@ -26,6 +26,8 @@ pub(super) struct RunningBridge {
     sink: Mutex<Option<SinkHandle>>,
     source_status: Option<Arc<SharedStatus<SourceStatus>>>,
     sink_status: Option<Arc<SharedStatus<SinkStatus>>>,
+    /// Where the sink sends to, as its broker knows it.
+    sink_queue: String,
     /// Connections of their own for tests: those of the loops have one user each.
     source_broker: Option<Arc<dyn Broker>>,
     sink_broker: Option<Arc<dyn Broker>>,
@@ -53,7 +55,9 @@ impl RunningBridge {
         name: &str,
         settings: &BridgeSettings,
         problem: Option<BridgeProblem>,
+        look: &Arc<SharedLook>,
     ) -> Self {
+        let settings = &settings.with_own_sink();
         let opened = match problem {
             Some(problem) => Err(problem),
             None => open(engine, name, settings)
@@ -70,7 +74,7 @@ impl RunningBridge {
         let (source, source_broker) = source.unzip();
         let (sink, sink_broker) = sink.unzip();
         // Whether it is paused is in the store: nothing is taken before that is known.
-        let source = source.map(|source| source.paused().start());
+        let source = source.map(|source| source.looking(look).paused().start());
         let sink = sink.map(BridgeSink::start);
         Self {
             report,
@@ -79,6 +83,7 @@ impl RunningBridge {
             sink_status: sink.as_ref().map(SinkHandle::board),
             source: Mutex::new(source),
             sink: Mutex::new(sink),
+            sink_queue: settings.sink.as_ref().map(|sink| sink.queue.clone()).unwrap_or_default(),
             source_broker,
             sink_broker,
             asked: AtomicBool::new(false),
@@ -126,7 +131,7 @@ impl RunningBridge {
             Some(broker) => Some(check(async { broker.connect().await.map(drop) }).await),
             None => None,
         };
-        let queue = self.report.sink.as_ref().map(|sink| sink.queue.as_str()).unwrap_or_default();
+        let queue = &self.sink_queue;
         let sink = match &self.sink_broker {
             Some(broker) => Some(check(async { broker.publisher().await?.look_for(queue).await }).await),
             None => None,
@@ -188,7 +193,7 @@ fn described(name: &str, settings: &BridgeSettings) -> BridgeReport {
         problem: None,
     });
     report.sink = settings.sink.as_ref().map(|sink| SinkReport {
-        queue: sink.queue.clone(),
+        queue: sink.place(),
         of: sink.of.clone(),
         state: BridgeState::Starting,
         publishes: false,

@@ -72,8 +72,9 @@ impl BridgeRunner {
     #[must_use]
     pub fn start(engine: &Backstop, settings: &BTreeMap<String, BridgeSettings>) -> Self {
         let shared = shared_consumers(settings);
+        let look = Arc::default();
         let start = |(name, bridge): (&String, &BridgeSettings)| {
-            RunningBridge::start(engine, name, bridge, shared.get(name).cloned())
+            RunningBridge::start(engine, name, bridge, shared.get(name).cloned(), &look)
         };
         let all: Vec<RunningBridge> = settings.iter().map(start).collect();
         let (bridges, stop) = (Arc::new(RunningBridges { all }), CancellationToken::new());

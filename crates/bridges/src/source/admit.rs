@@ -94,6 +94,10 @@ fn sort(
         match source.profile.read(&source.route, &message, known, now_ms) {
             Ok(ReadMessage::Job(job)) => candidates.push((message, job)),
             Ok(ReadMessage::Publish(all)) => batch.published.push((message, all)),
+            Ok(ReadMessage::Poisoned(all, reason)) => {
+                tracing::error!(bridge = %source.route.bridge, message = %message.id, "message poisoned: {reason}");
+                batch.published.push((message, all));
+            }
             Ok(ReadMessage::Reject(reason)) => batch.rejected.push((message, reason)),
             Ok(ReadMessage::Discard(reason)) => {
                 tracing::debug!(bridge = %source.route.bridge, message = %message.id, "discarded: {reason}");

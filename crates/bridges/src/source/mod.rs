@@ -4,6 +4,7 @@
 //! `admit`.
 
 mod admit;
+mod look;
 mod round;
 mod status;
 mod tracked;
@@ -25,6 +26,7 @@ use crate::route::JobRoute;
 use crate::settings::{BridgeSettings, BridgeSettingsError};
 
 use crate::shared_status::SharedStatus;
+pub(crate) use look::SharedLook;
 pub use status::{SourceState, SourceStatus};
 
 /// A text as it may be stored and shown: without secrets, and within the limit of error texts.
@@ -85,6 +87,7 @@ pub struct Source {
     prefetch: usize,
     times: SourceTimes,
     paused: bool,
+    look: Arc<SharedLook>,
 }
 
 impl std::fmt::Debug for Source {
@@ -129,6 +132,7 @@ impl Source {
             prefetch: 100,
             times,
             paused: false,
+            look: Arc::default(),
         }
     }
 
@@ -143,6 +147,13 @@ impl Source {
     #[must_use]
     pub const fn times(mut self, times: SourceTimes) -> Self {
         self.times = times;
+        self
+    }
+
+    /// Asks the store together with others whether messages may become jobs.
+    #[must_use]
+    pub(crate) fn looking(mut self, look: &Arc<SharedLook>) -> Self {
+        self.look = look.clone();
         self
     }
 

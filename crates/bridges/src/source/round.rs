@@ -17,7 +17,7 @@ use super::admit::{AdmittedBatch, admit};
 use super::status::{SourceState, SourceStatus};
 use super::tracked::{self, TrackedJobs};
 use crate::broker::{BrokerError, BrokerSession};
-use crate::decide::{self, QueueCondition};
+use crate::decide;
 use crate::message::BrokerMessage;
 use crate::profile::{Addressed, SessionPublisher, publish_all};
 use crate::shared_status::SharedStatus;
@@ -214,41 +214,14 @@ impl Rounds {
     /// Why messages could not become jobs now, if they could not. It is looked up once in a while: a batch that is
     /// refused in between goes back.
     async fn closed_by(&mut self) -> Result<Option<String>, StoreError> {
-        let Source { engine, route, times, .. } = &self.source;
+        let Source { route, times, look, .. } = &self.source;
         if self.looked.is_some_and(|looked| looked.elapsed() < times.look) {
             return Ok(None);
         }
-        let mut range = backstop::queue::QueueRange::under(&*route.queue);
-        range.limit = Some(1);
-        let page = engine.queues().page(range).await?;
-        let view = page.items.first().filter(|view| view.name == *route.queue);
-        let config = engine.config();
-        let circuit = match config.kind_dependencies.get(&*route.kind) {
-            Some(key) => engine.circuits().get(key).await?.map(|view| (key.clone(), view.circuit.state)),
-            None => None,
-        };
-        let condition = QueueCondition {
-            paused: view.is_some_and(|view| view.paused),
-            pending: view.map_or(0, |view| view.pending),
-            max_depth: config.queues.get(&*route.queue).and_then(|queue| queue.max_depth),
-            circuit,
-            red: red(&self.source).await?,
-        };
+        let condition = look.condition(&self.source).await?;
         self.looked = Some(Instant::now());
         Ok(decide::closed_by(&route.queue, &condition))
     }
-}
-
-/// The dependency for which no worker claims jobs of the source's kind, if there is one.
-async fn red(source: &Source) -> Result<Option<String>, StoreError> {
-    let Source { engine, route, .. } = source;
-    let mut workers = engine.workers().await?;
-    workers.retain(|worker| worker.live);
-    if workers.is_empty() {
-        return Ok(None);
-    }
-    let reports = engine.worker_reports(&workers).await?;
-    Ok(decide::red_for(&route.kind, reports.values()))
 }
 
 /// Tells the broker what became of each message. What it does not hear is delivered again, and known then.

@@ -155,3 +155,23 @@ async fn nats_a_subject_that_no_stream_keeps_is_named() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_a_changed_hold_is_that_of_the_consumer_which_is_there() {
+    // B1: nothing else of the consumer is changed, and without a hold nothing at all.
+    let stage = stage();
+    let queue = stage.queue();
+    let client = async_nats::connect(stage.server.url()).await.expect("there");
+    let stream = jetstream::new(client).get_stream(&queue).await.expect("there");
+    for (hold, expected) in [(None, 30), (Some(7), 7), (None, 7), (Some(9), 9)] {
+        let mut source = SourceSettings::new(&queue, "charge");
+        source.hold = hold.map(Duration::from_secs);
+        let settings = BridgeSettings::new(stage.server.url(), source);
+        let broker = brokers::open("orders", &settings, "test").expect("good settings");
+        drop(soon("a session", broker.connect()).await.expect("there"));
+        let consumer: jetstream::consumer::PullConsumer =
+            stream.get_consumer("orders").await.expect("it was made");
+        let config = &consumer.cached_info().config;
+        assert_eq!((config.ack_wait, config.max_deliver), (Duration::from_secs(expected), -1), "{hold:?}");
+    }
+}

@@ -132,3 +132,9 @@ async fn redis_streams_keep_a_message_that_cannot_be_abandoned() {
     drop(session);
     assert_eq!(stage.server.abandoned(&queue), [b"poison".to_vec()]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_streams_stop_for_a_dependency_that_is_named_in_code() {
+    // B1, H1: the store decides, so that one broker is enough.
+    cases::a_circuit_of_a_dependency_in_code_stops_the_source(&mut stage()).await;
+}

@@ -237,6 +237,9 @@ const CAF: &[ConfigKey] = &[
     value("retry_queue", ValueKind::Text),
     value("reject_queue", ValueKind::Text),
     value("paused_queue", ValueKind::Text),
+    value("invalid_queue", ValueKind::Text),
+    value("check_diverted", ValueKind::Flag),
+    value("queue_type", ValueKind::Word(&["quorum", "classic"])),
     value("max_priority", ValueKind::Count),
     value("worker_name", ValueKind::Text),
     value("worker_version", ValueKind::Text),
@@ -281,6 +284,8 @@ const BRIDGE: &[ConfigKey] = &[
         "sink",
         KeyShape::Section(&[
             value("queue", ValueKind::Text),
+            value("exchange", ValueKind::Text),
+            value("routing_key", ValueKind::Text),
             value("of", ValueKind::Texts),
             value("kinds", ValueKind::Texts),
             value("most_rows", ValueKind::Count),

@@ -6,9 +6,12 @@ use backstop_core::failure::TerminalReason;
 use serde_json::{Map, Value, json};
 
 use super::task::{TaskMessage, TrackingInfo, VERSION, encoded};
-use super::{CafProfile, RETRY_HEADER, copied};
-use crate::message::{BrokerMessage, NewMessage};
-use crate::profile::read::{Addressed, KnownJob};
+use super::{CafProfile, RETRY_HEADER};
+use crate::message::NewMessage;
+use crate::profile::read::{Addressed, KnownJob, ReadMessage};
+
+/// The status of a task that could not be handled at all.
+const INVALID: &str = "INVALID_TASK";
 
 /// The version of a worker that nobody named.
 const UNKNOWN_VERSION: &str = "UNKNOWN";
@@ -31,6 +34,9 @@ impl CafProfile {
             return Vec::new();
         };
         let kept = job.and_then(|job| job.params.as_ref()).and_then(|params| params.get("caf"));
+        if !self.answers_for(kept) {
+            return Vec::new();
+        }
         let mut task = task_of(kept, message);
         task.task_data = job.and_then(|job| job.payload.as_ref()).map(encoded);
         let retries = kept.and_then(|kept| kept.get("retries")).and_then(Value::as_u64).unwrap_or_default();
@@ -51,7 +57,7 @@ impl CafProfile {
                 ("RESULT_FAILURE", Some(result.as_ref().map_or_else(|| failed().into_bytes(), to_bytes)))
             }
             ResultStatus::ResultException => ("RESULT_EXCEPTION", Some(failed().into_bytes())),
-            ResultStatus::InvalidTask => ("INVALID_TASK", Some(failed().into_bytes())),
+            ResultStatus::InvalidTask => (INVALID, Some(failed().into_bytes())),
         };
         let data = data.unwrap_or_default();
         let end = TaskEnd { status, data, id: &message.id, at_ms: millis(message.at), poisoned };
@@ -59,28 +65,17 @@ impl CafProfile {
     }
 
     /// What is published of a message that came back from its broker too often: no job was made of it.
-    pub(super) fn poisoned_delivery(
-        &self,
-        task: &TaskMessage,
-        message: &BrokerMessage,
-        retries: u32,
-        now_ms: i64,
-    ) -> Vec<Addressed> {
+    pub(super) fn poisoned_delivery(&self, task: &TaskMessage, retries: u32, now_ms: i64) -> ReadMessage {
         let id = format!("{}:poison", task.identity());
         let text = self.poison_text(retries, "its worker died each time, or never settled it");
         let end = TaskEnd {
             status: "RESULT_EXCEPTION",
-            data: text.into_bytes(),
+            data: text.clone().into_bytes(),
             id: &id,
             at_ms: now_ms,
             poisoned: Some(retries),
         };
-        let mut all = self.ended(task, &end);
-        if self.to.is_none() {
-            // Nobody is told, but the copy keeps all of it.
-            all.push(Addressed::new(&self.reject_queue, copied(message, Some(retries))));
-        }
-        all
+        ReadMessage::Poisoned(self.ended(task, &end), text)
     }
 
     /// What is published of a task that cannot be handled at all.
@@ -93,7 +88,7 @@ impl CafProfile {
     ) -> Vec<Addressed> {
         let id = format!("{id}:invalid");
         let data = reason.as_bytes().to_vec();
-        let end = TaskEnd { status: "INVALID_TASK", data, id: &id, at_ms: now_ms, poisoned: None };
+        let end = TaskEnd { status: INVALID, data, id: &id, at_ms: now_ms, poisoned: None };
         self.ended(task, &end)
     }
 
@@ -107,11 +102,14 @@ impl CafProfile {
     /// Report, copy of what is poisoned, and response, in the order of the framework.
     fn ended(&self, task: &TaskMessage, end: &TaskEnd<'_>) -> Vec<Addressed> {
         let mut all = Vec::new();
-        let Some(to) = &self.to else { return all };
+        let invalid = self.settings.invalid_queue.as_ref().filter(|_| end.status == INVALID);
+        let to = invalid.or(self.to.as_ref());
         all.extend(task.tracking.as_ref().and_then(|tracking| self.report(task, tracking, end, to)));
         if end.poisoned.is_some() {
             all.push(self.rejected_copy(task, end));
         }
+        // A worker at the end of the line answers nobody.
+        let Some(to) = to else { return all };
         let response = TaskMessage {
             version: VERSION,
             task_data: Some(encoded(&end.data)),
@@ -152,11 +150,11 @@ impl CafProfile {
         task: &TaskMessage,
         tracking: &TrackingInfo,
         end: &TaskEnd<'_>,
-        to: &str,
+        to: Option<&String>,
     ) -> Option<Addressed> {
         let pipe = tracking.tracking_pipe.as_ref().filter(|pipe| !pipe.is_empty())?;
-        let failed = matches!(end.status, "RESULT_EXCEPTION" | "INVALID_TASK");
-        let complete = tracking.ends_at(to);
+        let failed = matches!(end.status, "RESULT_EXCEPTION" | INVALID);
+        let complete = to.is_none_or(|to| tracking.ends_at(to));
         if !failed && !complete && self.settings.disable_zero_progress {
             return None;
         }

@@ -14,7 +14,7 @@ use backstop_core::job::Priority;
 use serde_json::{Value, json};
 
 use super::read::{Addressed, KnownJob, MessageJob, ReadMessage, StatusAnswer, TrackedStatus};
-use super::settings::{CafSettings, ProfileFault, ProfileParts};
+use super::settings::{CafQueueKind, CafSettings, ProfileFault, ProfileParts};
 use crate::message::{BrokerMessage, IdOrigin, NewMessage};
 use crate::route::{JobRoute, MessageProblem};
 use task::TaskMessage;
@@ -31,13 +31,17 @@ const RETRY_LIMIT: u32 = 10;
 /// See the module.
 #[derive(Debug, Clone)]
 pub(crate) struct CafProfile {
-    /// Where tasks come from.
+    /// The bridge: only what it took is answered by it.
+    bridge: String,
+    /// Where tasks come from; empty when it takes none, and answers those of others.
     from: String,
     /// Where responses go; none for a worker at the end of the line.
     to: Option<String>,
     worker: String,
     limit: u32,
     reject_queue: String,
+    /// Whether tasks for other queues are passed on.
+    check_diverted: bool,
     settings: CafSettings,
 }
 
@@ -64,17 +68,21 @@ impl CafProfile {
             })?,
             (None, None) => RETRY_LIMIT,
         };
+        let said = std::env::var("CAF_WORKER_ENABLE_DIVERTED_TASK_CHECKING").unwrap_or_default();
+        let check_diverted = caf.check_diverted.unwrap_or_else(|| !said.eq_ignore_ascii_case("false"));
         if limit == 0 {
             return Err(ProfileFault::new("caf.retry_limit", "is 0: give 1 or more"));
         }
         let worker = caf.worker_name.clone().unwrap_or_else(|| parts.name.to_owned());
         let reject_queue = caf.reject_queue.clone().unwrap_or_else(|| format!("{worker}-reject"));
         Ok(Self {
+            bridge: parts.name.to_owned(),
             from: parts.from.unwrap_or_default().to_owned(),
             to: parts.to.map(str::to_owned),
             worker,
             limit,
             reject_queue,
+            check_diverted,
             settings: caf,
         })
     }
@@ -82,8 +90,21 @@ impl CafProfile {
     /// Queues that the profile publishes to by itself, and that are made when they do not exist.
     #[allow(dead_code, reason = "RabbitMQ needs it, and can be left out")]
     pub(crate) fn own_queues(&self) -> Vec<String> {
-        let said = [&self.settings.retry_queue, &self.settings.paused_queue];
+        let CafSettings { retry_queue, paused_queue, invalid_queue, .. } = &self.settings;
+        let said = [retry_queue, paused_queue, invalid_queue];
         said.into_iter().flatten().cloned().chain([self.reject_queue.clone()]).collect()
+    }
+
+    /// What those queues are.
+    #[allow(dead_code, reason = "RabbitMQ needs it, and can be left out")]
+    pub(crate) const fn queue_type(&self) -> CafQueueKind {
+        self.settings.queue_type
+    }
+
+    /// The largest priority of its queues.
+    #[allow(dead_code, reason = "RabbitMQ needs it, and can be left out")]
+    pub(crate) const fn max_priority(&self) -> u8 {
+        self.settings.max_priority
     }
 
     pub(super) fn question(&self, message: &BrokerMessage, now_ms: i64) -> Option<String> {
@@ -123,7 +144,7 @@ impl CafProfile {
             TrackedStatus::Over => return Ok(ReadMessage::Discard("its job is over".to_owned())),
             TrackedStatus::Active | TrackedStatus::Paused => {}
         }
-        if !task.is_for(&self.from) {
+        if self.check_diverted && !task.is_for(&self.from) {
             let queue = task.to.clone().unwrap_or_default();
             return Ok(ReadMessage::Publish(vec![passed_on(task, &queue, message, known)]));
         }
@@ -133,9 +154,7 @@ impl CafProfile {
             return Ok(ReadMessage::Publish(vec![Addressed::new(queue, paused)]));
         }
         match decision {
-            DeliveryDecision::Poison(retries) => {
-                Ok(ReadMessage::Publish(self.poisoned_delivery(&task, message, retries, now_ms)))
-            }
+            DeliveryDecision::Poison(retries) => Ok(self.poisoned_delivery(&task, retries, now_ms)),
             DeliveryDecision::Handle { crashes } => self.job(route, message, task, crashes),
             DeliveryDecision::Retry(_) => self.job(route, message, task, self.limit),
         }
@@ -179,8 +198,29 @@ impl CafProfile {
             max_retries: Some(0),
             max_crashes: Some(crashes),
             correlation_id: task.correlation_id.clone().filter(|id| !id.is_empty()),
-            params: Some(json!({ "caf": kept(task, self.limit.saturating_sub(crashes)) })),
+            params: Some(json!({ "caf": self.kept(task, self.limit.saturating_sub(crashes)) })),
         })))
+    }
+
+    /// What is kept of a task with its job: all but its data, which is the payload, and who took it.
+    fn kept(&self, task: TaskMessage, retries: u32) -> Value {
+        let task = TaskMessage { task_data: None, ..task };
+        let mut kept = serde_json::to_value(&task).unwrap_or_default();
+        if let Value::Object(fields) = &mut kept {
+            fields.retain(|_, value| !value.is_null());
+            fields.insert("bridge".to_owned(), json!(self.bridge));
+            if retries > 0 {
+                fields.insert("retries".to_owned(), json!(retries));
+            }
+        }
+        kept
+    }
+
+    /// Whether a job is to be answered here: a bridge that takes tasks answers those, and no job of another bridge or
+    /// of other ways, whose result its consumers have not asked for.
+    fn answers_for(&self, kept: Option<&Value>) -> bool {
+        let taken_by = kept.and_then(|kept| kept.get("bridge")).and_then(Value::as_str);
+        self.from.is_empty() || taken_by == Some(&*self.bridge)
     }
 
     pub(super) fn refusal(&self, message: &BrokerMessage, reason: &str, now_ms: i64) -> Vec<Addressed> {
@@ -194,19 +234,6 @@ impl CafProfile {
     pub(super) fn answers(&self, message: &OutboxMessage, job: Option<&KnownJob>) -> Vec<Addressed> {
         self.end_of_job(message, job)
     }
-}
-
-/// What is kept of a task with its job: all but its data, which is the payload.
-fn kept(task: TaskMessage, retries: u32) -> Value {
-    let task = TaskMessage { task_data: None, ..task };
-    let mut kept = serde_json::to_value(&task).unwrap_or_default();
-    if let Value::Object(fields) = &mut kept {
-        fields.retain(|_, value| !value.is_null());
-        if retries > 0 {
-            fields.insert("retries".to_owned(), json!(retries));
-        }
-    }
-    kept
 }
 
 /// A message as it came, for another queue. The broker's own count of its deliveries belongs to the old one.

@@ -68,7 +68,9 @@ type Opened = (String, Value, Vec<(String, String)>);
 
 fn published(found: Result<ReadMessage, MessageProblem>) -> Vec<Opened> {
     match found {
-        Ok(ReadMessage::Publish(all)) => all.into_iter().map(opened).collect(),
+        Ok(ReadMessage::Publish(all) | ReadMessage::Poisoned(all, _)) => {
+            all.into_iter().map(opened).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -359,7 +361,7 @@ fn the_end_of_a_job_is_a_response_with_context_and_source() {
 }
 
 #[test]
-fn tracking_ends_where_it_says_and_jobs_of_other_ways_are_answered_too() {
+fn tracking_ends_where_it_says() {
     // B3
     let caf = profile(CafSettings::default());
     let last = changed(|task| task["tracking"]["trackTo"] = json!("lang-out"));
@@ -371,7 +373,26 @@ fn tracking_ends_where_it_says_and_jobs_of_other_ways_are_answered_too() {
     let quiet = profile(CafSettings { disable_zero_progress: true, ..CafSettings::default() });
     let known = KnownJob { params: job(read(&caf, &changed(|_| {}))).params, ..KnownJob::default() };
     assert_eq!(quiet.answers(&end, Some(&known)).len(), 1, "no report of no progress");
-    let sent: Vec<_> = caf.answers(&end, None).into_iter().map(opened).collect();
+}
+
+#[test]
+fn a_bridge_answers_what_it_took_and_one_without_a_source_answers_all() {
+    // B3
+    let end = ended(ResultStatus::ResultSuccess, None, None);
+    let caf = profile(CafSettings::default());
+    let own = KnownJob { params: job(read(&caf, &changed(|_| {}))).params, ..KnownJob::default() };
+    let mut other = own.clone();
+    other.params.as_mut().unwrap()["caf"]["bridge"] = json!("ocr");
+    let plain = KnownJob { params: Some(json!({ "colour": "red" })), ..KnownJob::default() };
+    for (known, answers) in [(Some(&own), 2), (Some(&other), 0), (Some(&plain), 0), (None, 0)] {
+        assert_eq!(caf.answers(&end, known).len(), answers, "{known:?}");
+    }
+    let sink = SinkSettings::new("lang-out", [backstop::sinks::SinkTopic::Results]);
+    let settings = BridgeSettings::of_sink("amqp://127.0.0.1", sink).as_caf(CafSettings::default());
+    let all = settings.message_profile("answers").unwrap();
+    assert_eq!(all.answers(&end, Some(&own)).len(), 2);
+    // A job that was no task has its own names.
+    let sent: Vec<_> = all.answers(&end, None).into_iter().map(opened).collect();
     assert_eq!((sent.len(), &sent[0].1["taskId"]), (1, &json!(end.job.to_string())));
     assert_eq!((&sent[0].1["taskClassifier"], &sent[0].1["context"]), (&json!("detect"), &json!({})));
 }

@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use backstop::prelude::*;
 use backstop::{Config, QueueConfig};
 use backstop_bridges::{InvalidMessages, SourceSettings, SourceState};
 use backstop_store::{JobFilter, PageRequest};
 
-use crate::stage::{Stage, TestEngine, until};
+use crate::stage::{Stage, TestEngine, soon, until};
 
 fn numbered(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{{\"n\":{number}}}")).collect()
@@ -126,6 +127,39 @@ pub(crate) async fn an_open_circuit_stops_the_source(stage: &mut Stage) {
     assert_eq!(held.last_error.as_deref(), Some("the circuit of dependency `bank` is open"));
     engine.engine.circuits().close("bank", "ann").await.expect("there");
     assert_eq!(until(&handle, |status| status.acked == 5).await.admitted, 5);
+}
+
+/// Needs the bank: only its code says so.
+#[job(dependency = "bank")]
+async fn charge(amount: u32) -> JobResult<u32> {
+    Ok(amount)
+}
+
+/// B1, H1: the same for a dependency that is named in the code of a worker alone.
+pub(crate) async fn a_circuit_of_a_dependency_in_code_stops_the_source(stage: &mut Stage) {
+    let (queue, engine) = (stage.queue(), TestEngine::new(Config::default()).await);
+    let worker = engine.engine.worker(()).register::<Charge>().queue("elsewhere", 1);
+    let worker = worker.start().await.expect("started");
+    let told = async {
+        loop {
+            let workers = engine.engine.workers().await.expect("there");
+            let reports = engine.engine.worker_reports(&workers).await.expect("there");
+            if reports.values().any(|report| !report.dependencies.is_empty()) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("what the worker tells of itself", told).await;
+    engine.engine.circuits().open("bank", "ann", Some(Duration::from_secs(600))).await.expect("there");
+    stage.publish(&queue, numbered(5)).await;
+    let handle = stage.start(&engine, source(&queue));
+    let held = until(&handle, |status| status.state == SourceState::Held).await;
+    assert_eq!(held.last_error.as_deref(), Some("the circuit of dependency `bank` is open"));
+    assert_eq!(held.received, 0);
+    engine.engine.circuits().close("bank", "ann").await.expect("there");
+    assert_eq!(until(&handle, |status| status.acked == 5).await.admitted, 5);
+    worker.stop().await;
 }
 
 /// B4: a batch that the store refuses because of one message is split; only that one goes to the invalid channel.

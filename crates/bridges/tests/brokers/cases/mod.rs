@@ -60,5 +60,7 @@ pub(crate) async fn cuts(stage: &Stage, engine: &crate::stage::TestEngine) {
     connections::a_hundred_cuts_before_the_ack(stage, engine).await;
 }
 
+pub(crate) use admission::a_circuit_of_a_dependency_in_code_stops_the_source;
+
 /// Ten minutes without a broker, by a manual clock (B5).
 pub(crate) use connections::ten_minutes_without_a_broker;
