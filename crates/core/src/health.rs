@@ -10,5 +10,5 @@ pub mod failures;
 pub mod report;
 
 pub use dependency::{CheckResult, DependencyEvent, DependencyResult, DependencyState};
-pub use failures::{CountsByKind, FailureComparison, FailurePause, RunCounts, RunWindow};
-pub use report::{DependencyReport, FailurePauseReport, WorkerReport};
+pub use failures::{CountsByKind, FailureComparison, FailurePause, RunCounts, RunWindow, add_counts};
+pub use report::{DependencyReport, FailurePauseReport, RunShare, WorkerReport};

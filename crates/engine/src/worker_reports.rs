@@ -6,11 +6,12 @@
 use std::collections::{HashMap, HashSet};
 
 use backstop_core::health::{
-    CountsByKind, DependencyEvent, DependencyReport, DependencyState, RunCounts, WorkerReport,
+    CountsByKind, DependencyEvent, DependencyReport, DependencyState, WorkerReport, add_counts,
 };
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{
-    Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store, WorkStore, WorkerView,
+    Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store, WorkStore,
+    WorkerView,
 };
 
 use crate::ids::owner;
@@ -47,18 +48,50 @@ pub(crate) async fn of_remote(
     store: &dyn WorkStore,
     key: &str,
 ) -> Result<(WorkerReport, Timestamp), StoreError> {
+    let (_, report, now) = read_remote(store, key).await?;
+    Ok((report, now))
+}
+
+async fn read_remote(
+    store: &dyn WorkStore,
+    key: &str,
+) -> Result<(Option<Document>, WorkerReport, Timestamp), StoreError> {
     let found = store.documents(DocumentRange::first(Drawer::WorkerReports, 1).under(key)).await?;
     let document = found.items.into_iter().find(|document| document.key == key);
-    let told = document.and_then(|document| serde_json::from_str(&document.body).ok());
+    let told = document.as_ref().and_then(|document| serde_json::from_str(&document.body).ok());
     let mut report: WorkerReport = told.unwrap_or_default();
     bring_up_to_date(&mut report, found.now);
-    Ok((report, found.now))
+    Ok((document, report, found.now))
+}
+
+/// Changes what is told of one remote worker, which several servers may do at a time: `change` is asked again when it
+/// changed what another one has written since. Answers what is told then.
+pub(crate) async fn change_remote<T>(
+    store: &dyn Store,
+    key: &str,
+    mut change: impl FnMut(&mut WorkerReport, Timestamp) -> T,
+) -> Result<(WorkerReport, T), StoreError> {
+    loop {
+        let (document, before, now) = read_remote(store, key).await?;
+        let mut report = before.clone();
+        let answer = change(&mut report, now);
+        if report == before {
+            return Ok((report, answer));
+        }
+        let expect = document.map_or(Expect::Absent, |document| Expect::Revision(document.revision));
+        let body = Some(serde_json::to_string(&report).unwrap_or_default().into());
+        let edit = Edit { drawer: Drawer::WorkerReports, key: key.to_owned(), expect, body };
+        match store.amend(Amend { edits: vec![edit], ..Amend::default() }).await? {
+            Amended::Conflict { .. } => {}
+            Amended::Done { .. } | Amended::Refused { .. } => return Ok((report, answer)),
+        }
+    }
 }
 
 /// Nobody writes that time has passed.
 fn bring_up_to_date(report: &mut WorkerReport, now: Timestamp) {
     report.dependencies.iter_mut().for_each(|one| turn_by_time(one, now));
-    report.paused = report.paused.filter(|pause| pause.until > now);
+    report.tick(now);
 }
 
 fn turn_by_time(report: &mut DependencyReport, now: Timestamp) {
@@ -114,10 +147,7 @@ pub(crate) async fn rest_of_fleet(
     let mut others = store.workers().await?;
     others.retain(|worker| worker.live && !is_own(worker.id));
     let mut rest = CountsByKind::new();
-    for (kind, counts) in by_worker(told, &others).into_values().flat_map(|one| one.runs) {
-        let sum: &mut RunCounts = rest.entry(kind).or_default();
-        *sum = sum.and(counts);
-    }
+    by_worker(told, &others).values().for_each(|one| add_counts(&mut rest, &one.runs));
     Ok(rest)
 }
 

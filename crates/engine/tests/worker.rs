@@ -43,6 +43,8 @@ mod own_dependencies;
 mod quarantine;
 #[path = "runtime/queues.rs"]
 mod queues;
+#[path = "runtime/remote_failures.rs"]
+mod remote_failures;
 #[path = "runtime/rules.rs"]
 mod rules;
 #[path = "runtime/schedules.rs"]

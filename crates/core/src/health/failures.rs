@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::time::Timestamp;
 
 /// How far back runs count.
-const WINDOW: Duration = Duration::from_secs(300);
+pub(super) const WINDOW: Duration = Duration::from_secs(300);
 
 /// The window is forgotten in steps of this.
 const STEP: Duration = Duration::from_secs(10);
@@ -63,6 +63,14 @@ impl RunCounts {
 
 /// Counts by kind.
 pub type CountsByKind = BTreeMap<String, RunCounts>;
+
+/// Adds the counts of some to those of others.
+pub fn add_counts(sum: &mut CountsByKind, more: &CountsByKind) {
+    for (kind, counts) in more {
+        let counted = sum.entry(kind.clone()).or_default();
+        *counted = counted.and(*counts);
+    }
+}
 
 /// The sum over all kinds.
 fn total<'a>(counts: impl IntoIterator<Item = &'a RunCounts>) -> RunCounts {
@@ -157,15 +165,17 @@ const fn figure(count: u64) -> f64 {
     count as f64
 }
 
-/// Whether a worker claims, as far as its failures go.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Whether a worker claims, as far as its failures go. That of a remote worker is kept by the store, because it may ask
+/// any of several servers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailurePause {
     /// Pauses since it was last found well.
     pauses: u32,
     phase: Phase,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Phase {
     #[default]
     Well,
@@ -174,16 +184,34 @@ enum Phase {
         until: Timestamp,
         why: FailureComparison,
     },
-    Trial,
+    Trial {
+        since: Timestamp,
+    },
 }
 
 impl FailurePause {
+    /// True when nothing is held against it.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Since when it claims nothing, until when, and why; none while it claims.
     #[must_use]
     pub const fn paused(&self) -> Option<(Timestamp, Timestamp, FailureComparison)> {
         match self.phase {
             Phase::Paused { since, until, why } => Some((since, until, why)),
-            Phase::Well | Phase::Trial => None,
+            Phase::Well | Phase::Trial { .. } => None,
+        }
+    }
+
+    /// Since when its figures count: those from before a pause, and from during one, say nothing of the trial. None
+    /// while it is well: then all of the window counts.
+    #[must_use]
+    pub const fn counts_since(&self) -> Option<Timestamp> {
+        match self.phase {
+            Phase::Well => None,
+            Phase::Paused { since, .. } | Phase::Trial { since } => Some(since),
         }
     }
 
@@ -193,7 +221,7 @@ impl FailurePause {
         match self.phase {
             Phase::Well => None,
             Phase::Paused { .. } => Some(0),
-            Phase::Trial => {
+            Phase::Trial { .. } => {
                 Some(TRIAL_RUNS.saturating_sub(total(counted.values()).runs.saturating_add(held)))
             }
         }
@@ -205,7 +233,7 @@ impl FailurePause {
         match self.phase {
             Phase::Well => total(own.values()).is_bad(JUDGED_RUNS),
             Phase::Paused { .. } => false,
-            Phase::Trial => total(own.values()).runs >= TRIAL_RUNS,
+            Phase::Trial { .. } => total(own.values()).runs >= TRIAL_RUNS,
         }
     }
 
@@ -214,7 +242,7 @@ impl FailurePause {
         if !self.needs_judging(own) {
             return false;
         }
-        let at_least = if self.phase == Phase::Trial { TRIAL_RUNS } else { JUDGED_RUNS };
+        let at_least = if matches!(self.phase, Phase::Trial { .. }) { TRIAL_RUNS } else { JUDGED_RUNS };
         let Some(why) = compare(own, rest, at_least) else {
             *self = Self::default();
             return false;
@@ -227,11 +255,11 @@ impl FailurePause {
 
     /// Lets it try again when its pause is over; answers whether it was. It has to forget its figures then.
     pub fn tick(&mut self, now: Timestamp) -> bool {
-        let over = self.paused().is_some_and(|(_, until, _)| until <= now);
-        if over {
-            self.phase = Phase::Trial;
+        let over = self.paused().filter(|(_, until, _)| *until <= now);
+        if let Some((_, until, _)) = over {
+            self.phase = Phase::Trial { since: until };
         }
-        over
+        over.is_some()
     }
 }
 

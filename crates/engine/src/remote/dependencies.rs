@@ -1,15 +1,14 @@
 //! What one process has read of the dependencies of remote workers; all of it can be lost without harm.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop_core::Timestamp;
 use backstop_core::health::{DependencyReport, WorkerReport};
 use tokio::time::Instant;
 
 /// How long what was read of a worker stands for it; so soon other nodes heed what one was told.
-const FRESH: Duration = Duration::from_secs(1);
+pub(super) const FRESH: Duration = Duration::from_secs(1);
 
 /// How many workers make it worth looking for those that are gone.
 const MANY: usize = 1_024;
@@ -24,8 +23,8 @@ pub(super) struct ReadDependencies {
     pub(super) red: Vec<String>,
     /// Those that were found away since a run last went well.
     pub(super) failed: Vec<String>,
-    /// Until when it gets nothing because of its failures (H8).
-    pub(super) paused_until: Option<Timestamp>,
+    /// All that was told of it.
+    pub(super) report: Arc<WorkerReport>,
 }
 
 impl RemoteDependencies {
@@ -50,7 +49,6 @@ impl ReadDependencies {
             report.dependencies.iter().filter(|one| which(one)).map(|one| one.dependency.clone()).collect()
         };
         let (red, failed) = (names(|one| !one.ok), names(|one| one.failed_tries > 0));
-        let paused_until = report.paused.map(|pause| pause.until);
-        Self { at: Instant::now(), red, failed, paused_until }
+        Self { at: Instant::now(), red, failed, report: Arc::new(report.clone()) }
     }
 }

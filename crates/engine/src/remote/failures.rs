@@ -1,25 +1,26 @@
 //! Remote workers that fail far more often than others (H8).
 //!
-//! A node counts how the runs end that it hears of, tells the others what those of each worker came to, and judges a
-//! worker when it asks for work, by the rule that all others judge themselves by. One that is paused gets nothing from
-//! any node: the store keeps that with what else is known of it. The node that paused it watches its runs afterwards.
+//! A worker may ask any of several servers for work, and tell any of them how its runs ended. So each one counts the
+//! ends that it hears of and tells the others its share; whichever the worker asks judges it by all shares together,
+//! and by the rule that all others judge themselves by. The store keeps how it stands: paused by one, it gets nothing
+//! from any, and all of them together give it the few runs of its trial.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::Cause;
-use backstop_core::health::{CountsByKind, FailurePause, FailurePauseReport, RunWindow};
+use backstop_core::health::{CountsByKind, FailurePause, RunWindow, WorkerReport, add_counts};
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::Error as StoreError;
 use tokio::time::Instant;
 
 use super::Remote;
-use super::dependencies::ReadDependencies;
+use super::dependencies::{FRESH, ReadDependencies};
 use super::work::RemoteWorker;
 use crate::dependency::watched::LocalClock;
-use crate::ids::is_batch_of;
+use crate::ids::{is_batch_of, worker_id};
 use crate::worker_reports;
 
 /// How often the others are told what the runs of a worker came to, and how often it is judged by them.
@@ -29,21 +30,41 @@ const ROUND: Duration = Duration::from_secs(10);
 const MANY: usize = 1_024;
 const REMEMBERED: Duration = Duration::from_secs(900);
 
-/// What this node has heard of the runs of remote workers, by the key of their reports.
+/// What this server has heard of the runs of remote workers, by the key of their reports.
 #[derive(Debug, Default)]
 pub(super) struct RemoteFailures {
     clock: OnceLock<LocalClock>,
+    /// What its shares go by.
+    server: OnceLock<String>,
     workers: Mutex<HashMap<String, HeardRuns>>,
 }
 
 #[derive(Debug)]
 struct HeardRuns {
     window: RunWindow,
-    pause: FailurePause,
+    /// Since when they count: see [`FailurePause::counts_since`].
+    since: Option<Timestamp>,
     /// When the others were last told, and what.
     told: Option<(Instant, CountsByKind)>,
     judged: Option<Instant>,
     heard: Instant,
+}
+
+impl HeardRuns {
+    fn new(heard: Instant) -> Self {
+        Self { window: RunWindow::default(), since: None, told: None, judged: None, heard }
+    }
+
+    /// What counts of them for a worker that stands like this.
+    fn counts(&mut self, pause: &FailurePause, now: Timestamp) -> CountsByKind {
+        let since = pause.counts_since();
+        if since.is_some() && self.since != since {
+            self.window.clear();
+            self.told = None;
+        }
+        self.since = since;
+        self.window.counts(now)
+    }
 }
 
 /// The end of a run that says something of its worker.
@@ -67,65 +88,49 @@ impl RemoteFailures {
         if workers.len() > MANY {
             workers.retain(|_, runs| runs.heard.elapsed() < REMEMBERED);
         }
-        let runs = workers.entry(worker_reports::remote_key(end.batch)).or_insert_with(|| HeardRuns {
-            window: RunWindow::default(),
-            pause: FailurePause::default(),
-            told: None,
-            judged: None,
-            heard,
-        });
+        let key = worker_reports::remote_key(end.batch);
+        let runs = workers.entry(key).or_insert_with(|| HeardRuns::new(heard));
         runs.heard = heard;
         runs.window.note(&end.kind, !succeeded, now);
     }
 
-    /// Lets a worker try again whose pause is over; answers its figures when they are a reason to judge it.
-    fn to_judge(&self, key: &str, now: Timestamp) -> Option<CountsByKind> {
+    fn server(&self) -> &str {
+        self.server.get_or_init(|| worker_id().to_string())
+    }
+
+    /// What counts of what was heard here of a worker that stands like this.
+    fn counts(&self, key: &str, pause: &FailurePause, now: Timestamp) -> CountsByKind {
+        self.lock().get_mut(key).map(|runs| runs.counts(pause, now)).unwrap_or_default()
+    }
+
+    /// True when the others are to be told of a worker now.
+    fn has_news(&self, key: &str, now: Timestamp) -> bool {
         let mut workers = self.lock();
-        let runs = workers.get_mut(key)?;
-        if runs.pause.tick(now) {
-            runs.window.clear();
-            runs.told = None;
+        let Some(runs) = workers.get_mut(key) else { return false };
+        // A trial is a few runs, and whoever hears of one has to tell those who would hand out another.
+        let wait = if runs.since.is_some() { FRESH } else { ROUND };
+        match &runs.told {
+            Some((at, _)) if at.elapsed() < wait => false,
+            Some((_, told)) => *told != runs.window.counts(now),
+            None => true,
         }
-        let own = runs.window.counts(now);
+    }
+
+    fn note_told(&self, key: &str, counts: CountsByKind) {
+        if let Some(runs) = self.lock().get_mut(key) {
+            runs.told = Some((Instant::now(), counts));
+        }
+    }
+
+    /// True when it is time to judge a worker that gives a reason.
+    fn is_due(&self, key: &str) -> bool {
+        let (mut workers, now) = (self.lock(), Instant::now());
+        let runs = workers.entry(key.to_owned()).or_insert_with(|| HeardRuns::new(now));
         let due = runs.judged.is_none_or(|at| at.elapsed() >= ROUND);
-        if !due || !runs.pause.needs_judging(&own) {
-            return None;
+        if due {
+            runs.judged = Some(now);
         }
-        runs.judged = Some(Instant::now());
-        Some(own)
-    }
-
-    /// Judges a worker; answers why it stops, if it does.
-    fn judge(&self, key: &str, own: &CountsByKind, rest: &CountsByKind, now: Timestamp) -> Option<String> {
-        let mut workers = self.lock();
-        let runs = workers.get_mut(key)?;
-        if !runs.pause.judge(own, rest, now) {
-            return None;
-        }
-        runs.window.clear();
-        runs.told = None;
-        runs.pause.paused().map(|(_, _, why)| why.to_string())
-    }
-
-    /// What the others are to be told of a worker now; none when there is no news, or not yet.
-    fn news(&self, key: &str, now: Timestamp) -> Option<(CountsByKind, Option<FailurePauseReport>)> {
-        let mut workers = self.lock();
-        let runs = workers.get_mut(key)?;
-        let counts = runs.window.counts(now);
-        if runs.told.as_ref().is_some_and(|(at, told)| at.elapsed() < ROUND || *told == counts) {
-            return None;
-        }
-        runs.told = Some((Instant::now(), counts.clone()));
-        let paused = runs.pause.paused();
-        Some((counts, paused.map(|(since, until, why)| FailurePauseReport { since, until, why })))
-    }
-
-    /// Runs that a worker may have, with so many under way; none for any number.
-    fn room(&self, key: &str, held: u64, now: Timestamp) -> Option<u64> {
-        let mut workers = self.lock();
-        let runs = workers.get_mut(key)?;
-        let counts = runs.window.counts(now);
-        runs.pause.room(&counts, held)
+        due
     }
 }
 
@@ -135,35 +140,75 @@ impl Remote {
         // What cannot be counted says nothing of its worker.
         let Ok(clock) = self.clock().await else { return };
         ends.iter().for_each(|end| self.memory.failures.note(end, clock.now()));
+        let keys: HashSet<String> = ends.iter().map(|end| worker_reports::remote_key(end.batch)).collect();
+        for key in keys {
+            // What cannot be told now is told with the next end, or when the worker asks for work.
+            let _ = self.tell_heard(&key, clock.now()).await;
+        }
+    }
+
+    /// Tells the others what was heard here of a worker, if there is news.
+    async fn tell_heard(&self, key: &str, now: Timestamp) -> Result<(), StoreError> {
+        let failures = &self.memory.failures;
+        if !failures.has_news(key, now) {
+            return Ok(());
+        }
+        let tell = |report: &mut WorkerReport, at| {
+            let counts = failures.counts(key, &report.pause, now);
+            report.hear(failures.server(), counts.clone(), at);
+            counts
+        };
+        let (report, counts) = worker_reports::change_remote(&*self.parts.store, key, tell).await?;
+        failures.note_told(key, counts);
+        self.memory.dependencies.note(key, ReadDependencies::of(&report));
+        Ok(())
     }
 
     /// How many jobs a worker may have as far as its failures go; none for any number.
     pub(super) async fn failure_room(&self, worker: &RemoteWorker) -> Result<Option<usize>, StoreError> {
         let (key, failures) = (worker_reports::remote_key(worker.id()), &self.memory.failures);
         let now = self.clock().await?.now();
-        if let Some(own) = failures.to_judge(&key, now) {
-            let is_own = |id: WorkerId| worker_reports::remote_key(id) == key;
-            let rest = worker_reports::rest_of_fleet(&*self.parts.store, is_own).await?;
-            if let Some(why) = failures.judge(&key, &own, &rest, now) {
-                self.tell_paused(worker, why, now);
-            }
+        self.tell_heard(&key, now).await?;
+        let mut report = self.dependencies_of(&key).await?.report;
+        Arc::make_mut(&mut report).tick(now);
+        let mut runs = failures.counts(&key, &report.pause, now);
+        add_counts(&mut runs, &report.heard_but_by(failures.server(), now));
+        if report.pause.needs_judging(&runs) && failures.is_due(&key) {
+            report = Arc::new(self.judge(worker, &key, &report.pause, &runs).await?);
         }
-        if let Some((runs, paused)) = failures.news(&key, now) {
-            let (mut report, _) = worker_reports::of_remote(&*self.parts.store, &key).await?;
-            (report.runs, report.paused) = (runs, paused);
-            worker_reports::write(&*self.parts.store, key.clone(), Some(&report)).await?;
-            self.memory.dependencies.note(&key, ReadDependencies::of(&report));
-        }
-        if self.dependencies_of(&key).await?.paused_until.is_some_and(|until| until > now) {
+        if report.pause.paused().is_some() {
             return Ok(Some(0));
         }
-        if failures.room(&key, 0, now).is_none() {
+        if report.pause.room(&runs, 0).is_none() {
             return Ok(None);
         }
-        let runs = self.parts.store.handed_out().await?;
-        let held = runs.iter().filter(|run| is_batch_of(run.lease.worker, worker.id())).count();
-        let room = failures.room(&key, u64::try_from(held).unwrap_or(u64::MAX), now);
+        let held = self.parts.store.handed_out().await?;
+        let held = held.iter().filter(|run| is_batch_of(run.lease.worker, worker.id())).count();
+        let room = report.pause.room(&runs, u64::try_from(held).unwrap_or(u64::MAX));
         Ok(room.map(|room| usize::try_from(room).unwrap_or(usize::MAX)))
+    }
+
+    /// Judges a worker that stands like this by these runs; answers what is told of it then.
+    async fn judge(
+        &self,
+        worker: &RemoteWorker,
+        key: &str,
+        pause: &FailurePause,
+        runs: &CountsByKind,
+    ) -> Result<WorkerReport, StoreError> {
+        let store = &*self.parts.store;
+        let is_own = |id: WorkerId| worker_reports::remote_key(id) == key;
+        let rest = worker_reports::rest_of_fleet(store, is_own).await?;
+        // Another server may have judged it meanwhile, by the same runs.
+        let judge = |report: &mut WorkerReport, now| {
+            (report.pause == *pause && report.judge(runs, &rest, now)).then_some(now)
+        };
+        let (report, stopped) = worker_reports::change_remote(store, key, judge).await?;
+        self.memory.dependencies.note(key, ReadDependencies::of(&report));
+        if let (Some(at), Some(paused)) = (stopped, report.paused) {
+            self.tell_paused(worker, paused.why.to_string(), at);
+        }
+        Ok(report)
     }
 
     fn tell_paused(&self, worker: &RemoteWorker, why: String, at: Timestamp) {

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::WorkerId;
 use backstop_core::circuit::KindDependency;
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::Cause;
-use backstop_core::health::{DependencyEvent, DependencyState};
+use backstop_core::health::{DependencyEvent, DependencyReport, DependencyState, WorkerReport};
 use backstop_core::job::Spec;
+use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{Error as StoreError, KnownKind};
 
 use super::Remote;
@@ -141,26 +141,12 @@ impl Remote {
         {
             return Ok(());
         }
-        let (mut report, now) = worker_reports::of_remote(&*self.parts.store, &key).await?;
-        let place = report.dependencies.iter().position(|one| one.dependency == news.dependency);
-        let mut state = place.map_or_else(
-            || DependencyState::new(None, now),
-            |place| DependencyState::told(&report.dependencies[place]),
-        );
-        let turned = state.follow(news.event.clone(), now);
         let needs = &self.parts.config.kind_dependencies;
         let kinds = needs.iter().filter(|(_, key)| **key == news.dependency).map(|(kind, _)| kind.clone());
-        let told = state.report(&news.dependency, kinds.collect());
-        match place {
-            Some(place) => report.dependencies[place] = told,
-            None => report.dependencies.push(told),
-        }
-        // Those that only single jobs need go when they are over: there may be any number of them.
-        report.dependencies.retain(|one| !one.kinds.is_empty() || !one.ok);
-        if report.dependencies.len() > MOST_TOLD {
-            return Ok(());
-        }
-        worker_reports::write(&*self.parts.store, key.clone(), Some(&report)).await?;
+        let kinds: Vec<String> = kinds.collect();
+        let store = &*self.parts.store;
+        let change = |report: &mut WorkerReport, now| (follow(report, news, &kinds, now), now);
+        let (report, (turned, now)) = worker_reports::change_remote(store, &key, change).await?;
         self.memory.dependencies.note(&key, ReadDependencies::of(&report));
         if turned {
             self.tell_red(news, now).await?;
@@ -169,7 +155,7 @@ impl Remote {
     }
 
     /// Tells everybody here that a dependency turned red for a worker. That it is tried again later is no news.
-    async fn tell_red(&self, news: &DependencyNews, at: backstop_core::Timestamp) -> Result<(), StoreError> {
+    async fn tell_red(&self, news: &DependencyNews, at: Timestamp) -> Result<(), StoreError> {
         let workers = self.parts.store.workers().await?;
         let found = workers.into_iter().find(|worker| worker.id == news.batch);
         let worker = found.map_or_else(|| news.batch.to_string(), |worker| worker.name);
@@ -229,9 +215,31 @@ impl Remote {
         }
     }
 
-    fn checked_dependencies(&self, now: backstop_core::Timestamp) -> Arc<Dependencies> {
+    fn checked_dependencies(&self, now: Timestamp) -> Arc<Dependencies> {
         let (owner, clock) = ("remote workers".to_owned(), LocalClock::set(now));
         let needs = self.checked_needs();
         Arc::new(Dependencies::new(owner, needs, BTreeMap::new(), self.parts.clone(), clock))
     }
+}
+
+/// Writes into what is told of a worker what a run said of a dependency; answers whether that turned it red or green.
+fn follow(report: &mut WorkerReport, news: &DependencyNews, kinds: &[String], now: Timestamp) -> bool {
+    let place = report.dependencies.iter().position(|one| one.dependency == news.dependency);
+    let mut state = place.map_or_else(
+        || DependencyState::new(None, now),
+        |place| DependencyState::told(&report.dependencies[place]),
+    );
+    let turned = state.follow(news.event.clone(), now);
+    let told = state.report(&news.dependency, kinds.to_vec());
+    // Those that only single jobs need go when they are over: there may be any number of them.
+    let stays = |one: &DependencyReport| !one.kinds.is_empty() || !one.ok;
+    match place {
+        Some(place) => report.dependencies[place] = told,
+        None if report.dependencies.iter().filter(|one| stays(one)).count() < MOST_TOLD => {
+            report.dependencies.push(told);
+        }
+        None => return false,
+    }
+    report.dependencies.retain(stays);
+    turned
 }

@@ -137,6 +137,7 @@ impl WorkerHealth {
             dependencies: self.dependencies.reports(),
             runs: lock(&self.runs).counts(self.dependencies.clock.now()),
             paused: paused.map(|(since, until, why)| FailurePauseReport { since, until, why }),
+            ..WorkerReport::default()
         }
     }
 
