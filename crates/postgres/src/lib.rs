@@ -9,7 +9,8 @@
 //!   over any [`Session`].
 //! - `dialect`, `sql`, `list`, `bind`, `error`: how PostgreSQL is asked, what goes in and comes out, what errors mean.
 //! - `open`, `tls`, `migrate`, `schema`, `backend`, `session`, `cancel`: the server, its tables and its connections.
-//! - `server`, `state`: what it does in its own way. `claim`, `short_claim`, `cursors`: how jobs are claimed. `short_end`: how most runs end.
+//! - `server`, `state`: what it does in its own way. `claim`, `short_claim`, `cursors`: how jobs are claimed.
+//! - `short_end`: how most runs end.
 //! - `group_commit`, `waiting_submits`: submits that share a commit. `claim_at_submit`, `offers`: claims that share it
 //!   with them.
 //! - `listen`: wake-ups between processes. `check`: what `doctor` says.

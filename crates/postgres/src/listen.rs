@@ -57,7 +57,7 @@ fn channel(state: &ServerState) -> String {
     format!("backstop_{}", state.schema.name())
 }
 
-/// Tells other processes of work that arrived here, and closes connections that nobody uses, until the store is dropped.
+/// Tells other processes of work that arrived here, and closes connections that nobody uses. Ends with the store.
 pub(crate) async fn notify(store: WeakStoreHandle, token: Arc<str>) {
     let mut close_idle = Instant::now() + CLOSE_IDLE_EVERY;
     loop {

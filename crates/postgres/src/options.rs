@@ -16,9 +16,9 @@ pub struct Options {
     pub clock: Option<Arc<dyn Clock>>,
     /// The schema that holds the tables.
     pub schema: Schema,
-    /// Connections that all calls share, at most. What keeps a worker alive has one more, and one listens. Each is made when it is
-    /// needed and closed when nobody uses it. Three are enough for a worker: one works while somebody asks and somebody
-    /// waits for a lock.
+    /// Connections that all calls share, at most. What keeps a worker alive has one more, and one listens. Each is made
+    /// when it is needed and closed when nobody uses it. Three are enough for a worker: one works while somebody asks
+    /// and somebody waits for a lock.
     pub connections: usize,
     /// How long one call may take.
     pub deadline: Duration,
@@ -34,8 +34,8 @@ pub struct Options {
     pub migrate: bool,
     /// A transaction that is open for longer is named by `doctor`: it keeps dead rows from being removed.
     pub old_transaction: Duration,
-    /// Claims and ends go the short way even while somebody listens to events; for tests. What is told of a run may then
-    /// come after what is told of something later.
+    /// Claims and ends go the short way even while somebody listens to events; for tests. What is told of a run may
+    /// then come after what is told of something later.
     pub short_claims: bool,
 }
 

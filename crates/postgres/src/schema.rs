@@ -4,8 +4,8 @@
 //! version or the new one, never something between. One that only adds indexes is different on tables with jobs in
 //! them: see [`is_online`]. A published migration is never edited; add another.
 
-/// What the functions of every run have in common: each connection plans them once, by keys and not by statistics, which
-/// are wrong right after a bulk load.
+/// What the functions of every run have in common: each connection plans them once, by keys and not by statistics,
+/// which are wrong right after a bulk load.
 macro_rules! settings {
     () => {
         "LANGUAGE plpgsql SECURITY INVOKER

@@ -1,5 +1,5 @@
-//! Runs that end well and leave nothing else behind, in one statement: `backstop.end_runs` compares the claims with what
-//! is remembered of them, and writes what the rules have made of it.
+//! Runs that end well and leave nothing else behind, in one statement: `backstop.end_runs` compares the claims with
+//! what is remembered of them, and writes what the rules have made of it.
 
 use backstop_core::Timestamp;
 use backstop_core::job::{Attempt, Stale, State};

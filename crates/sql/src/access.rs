@@ -1,8 +1,8 @@
 //! Who may have a connection, so that no kind of call can take all of them.
 //!
-//! What keeps a worker alive, which is heartbeats and endings, has one that nobody else takes, and all share the others.
-//! What may last, which is what people ask, duties, and what waits for a lock, never has all of the others: a claim finds
-//! one.
+//! What keeps a worker alive, which is heartbeats and endings, has one that nobody else takes; all share the others.
+//! What may last, which is what people ask, duties, and what waits for a lock, never has all of the others: a claim
+//! finds one.
 
 use std::time::Duration;
 

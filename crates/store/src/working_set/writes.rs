@@ -242,8 +242,8 @@ impl Writes {
         }
     }
 
-    /// The rows of runs that ended well and of their claims, and what to tell; none when anything else is to be written.
-    /// The counts follow from them.
+    /// The rows of runs that ended well and of their claims, and what to tell; none when anything else is to be
+    /// written. The counts follow from them.
     #[must_use]
     pub fn into_plain_ends(self) -> Option<(Vec<Done>, Vec<ClaimRow>, Vec<Event>)> {
         // Every field by its name: one that is new has to be thought of here.
