@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::postgres::{Options, PostgresStore};
+use backstop::postgres::{Options, PostgresStore, tokio_postgres};
 use backstop::prelude::*;
 use backstop::{Config, Enqueue};
 

@@ -143,7 +143,7 @@ async fn sqs_fifo_queues_are_read_published_to_and_abandoned_from() {
     // More than one call takes, in two groups; a repeated id is one message.
     let message = |number: usize| {
         let new = NewMessage::new(format!("{number:02}")).with_id(format!("id {}", number % 24));
-        new.in_group(if number % 2 == 0 { "even" } else { "odd" })
+        new.in_group(if number.is_multiple_of(2) { "even" } else { "odd" })
     };
     let all: Vec<NewMessage> = (0..25).map(message).collect();
     session.publish("orders.fifo", &all).await.expect("confirmed");
