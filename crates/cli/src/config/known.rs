@@ -32,11 +32,20 @@ fn profile_beside(path: &str) -> Option<String> {
             format!("{BRIDGE}{daycry}bridges.mail.daycry.unsigned = true\n")
         }
         "bridges.mail.tls_ca" => BRIDGE.replace("redis:", "rediss:"),
+        "bridges.mail.sink.exchange" => exchange_bridge(),
+        "bridges.mail.sink.routing_key" => {
+            format!("{}bridges.mail.sink.exchange = 'orders'\n", exchange_bridge())
+        }
         path if path.starts_with("bridges.mail.caf") => {
             format!("{}bridges.mail.profile = 'caf'\n", BRIDGE.replace("redis:", "amqp:"))
         }
         _ => return None,
     })
+}
+
+/// The lines of a bridge whose sink has an exchange in place of a queue, beside the exchange.
+fn exchange_bridge() -> String {
+    bridge_without("bridges.mail.sink.queue").replace("redis:", "amqp:")
 }
 
 /// The lines of a bridge beside the one of this key.
@@ -187,7 +196,8 @@ fn every_key_that_is_accepted_does_something() {
             | "schedules.mail.cron"
             | "schedules.mail.every"
             | "schedules.mail.kind"
-            | "bridges.mail.profile" => String::new(),
+            | "bridges.mail.profile"
+            | "bridges.mail.sink.exchange" => String::new(),
             path if path.starts_with("bridges.mail") && bridge_without(path) != BRIDGE => String::new(),
             _ => beside(&path),
         };
