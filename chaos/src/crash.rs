@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KillPoint {
-    /// The transaction that ends a run is written, and its COMMIT has not reached the database.
+    /// The transaction that ends a run is written, and its COMMIT has not reached the database; or the one statement
+    /// that ends it has not.
     BeforeCommit,
     /// The database has committed the end of a run, and nobody has been told.
     AfterCommit,

@@ -95,8 +95,13 @@ impl<'a> CrashCampaign<'a> {
         self.kills.push(point);
         let label = format!("{}-{number:02}", point.name());
         let trap = match point {
-            KillPoint::BeforeCommit => Some(CrashTrap::at_commit_of(&label, false)),
-            KillPoint::AfterCommit => Some(CrashTrap::at_commit_of(&label, true)),
+            KillPoint::BeforeCommit | KillPoint::AfterCommit => {
+                let after = point == KillPoint::AfterCommit;
+                // Runs that succeed end in one statement there.
+                let is_one = self.location.kind() == StoreKind::Postgres;
+                let trap = if is_one { CrashTrap::at_end_of } else { CrashTrap::at_commit_of };
+                Some(trap(&label, after))
+            }
             // In the middle of a statement, and between the last one and the COMMIT.
             KillPoint::RetryScheduling if number.is_multiple_of(2) => Some(CrashTrap::at_nth(&label, 1)),
             KillPoint::RetryScheduling => Some(CrashTrap::at_commit_of(&label, false)),

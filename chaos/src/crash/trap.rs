@@ -25,6 +25,12 @@ impl CrashTrap {
         Self { words: vec![label.to_owned(), "COMMIT".to_owned()], after }
     }
 
+    /// At the statement that ends the run with `label` in its result, where that is one statement without a COMMIT.
+    #[must_use]
+    pub fn at_end_of(label: &str, after: bool) -> Self {
+        Self { words: vec![label.to_owned()], after }
+    }
+
     /// At the first statement that holds `word` for the `times`th time.
     #[must_use]
     pub fn at_nth(word: &str, times: usize) -> Self {
