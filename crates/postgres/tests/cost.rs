@@ -273,7 +273,7 @@ fn a_node_that_does_not_lead_writes_nothing() {
         let before = bench.log();
         let (terms, cost) =
             bench.cost(async |bench: &mut Bench| lead(bench, 2, &[Duty::Rescue, Duty::Count]).await).await;
-        // A server that tidies a page as it reads it notes that in a few bytes; a lock and a write are four times as many.
+        // A server that tidies a page as it reads it notes that in a few bytes; a write is four times as many.
         assert_eq!((terms, (bench.log() - before) / 100), (vec![None, None], 0), "{cost:?}");
         assert!(cost.statements <= 2 && cost.commits <= 2, "{cost:?}");
         let terms = lead(&mut bench, 2, &[Duty::Rescue, Duty::Expire]).await;
