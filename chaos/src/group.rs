@@ -132,7 +132,9 @@ pub async fn progressed(engine: &Backstop, before: u64) -> u64 {
         if succeeded > before {
             return succeeded;
         }
-        assert!(began.elapsed() < PATIENCE, "nothing succeeds any more: {before} jobs had");
+        if began.elapsed() > PATIENCE {
+            panic!("nothing succeeds any more: {before} jobs had; {:#?}", live_ones(engine).await);
+        }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -162,14 +164,19 @@ pub async fn all_ended(engine: &Backstop) {
     if left == 0 {
         return;
     }
-    let mut stuck = Vec::new();
+    panic!("{left} jobs have not ended, and nobody takes them back: {:#?}", live_ones(engine).await);
+}
+
+/// A few jobs of each state that has not ended, with what the engine says about them.
+async fn live_ones(engine: &Backstop) -> Vec<String> {
+    let mut told = Vec::new();
     for state in [State::Pending, State::Running, State::Waiting] {
         let filter = JobFilter { state: Some(state), ..JobFilter::default() };
         let page = engine.jobs(filter, PageRequest::first(5)).await.expect("the store can be read");
         for view in page.items {
-            let told = engine.explain(view.job.spec.id).await.expect("the store can be read");
-            stuck.push(format!("{view:?}: {told:#?}"));
+            let why = engine.explain(view.job.spec.id).await.expect("the store can be read");
+            told.push(format!("{view:?}: {why:#?}"));
         }
     }
-    panic!("{left} jobs have not ended, and nobody takes them back: {stuck:#?}");
+    told
 }
