@@ -146,7 +146,7 @@ async fn store(
     offer: Option<Arc<ServedOffer>>,
 ) -> Result<(Answers, Option<TakenRows>), Error> {
     let mode = if SubmitNeeds::are_plain(&batch.jobs) { Mode::WriteByKey } else { Mode::Write };
-    let mut call = Call::new(mode, Class::Work);
+    let mut call = Call::new(mode, Class::Submit);
     if offer.is_some() {
         call = call.for_group();
     }

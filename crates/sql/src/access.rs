@@ -19,6 +19,9 @@ pub enum Class {
     Duty,
     /// Anything else that is short: it writes, or reads what the engine itself goes by.
     Work,
+    /// New jobs come in. What is there already, which is claims above all, goes first: a crowd that submits would
+    /// otherwise hold up the runs by which it finds room.
+    Submit,
     /// What people ask, which may last.
     Question,
 }
@@ -29,14 +32,14 @@ const VITAL_DEADLINE: Duration = Duration::from_secs(10);
 impl Class {
     /// True when it gives its connection back on meeting a lock, and tries again with patience.
     pub(crate) const fn hurries(self) -> bool {
-        matches!(self, Self::Work | Self::Ending | Self::Duty)
+        matches!(self, Self::Work | Self::Submit | Self::Ending | Self::Duty)
     }
 
     /// How long one call may take, of what is allowed at most.
     pub(crate) fn deadline(self, most: Duration) -> Duration {
         match self {
             Self::Heartbeat | Self::Ending | Self::Duty => most.min(VITAL_DEADLINE),
-            Self::Work | Self::Question => most,
+            Self::Work | Self::Submit | Self::Question => most,
         }
     }
 }
@@ -45,6 +48,8 @@ impl Class {
 #[derive(Debug)]
 pub struct Access {
     general: Semaphore,
+    /// Where new jobs wait for their place in the queue for a general one, in which only one of them stands at a time.
+    entrance: Semaphore,
     /// Those of the general ones that may be held for long.
     lasting: Semaphore,
     questions: Semaphore,
@@ -69,6 +74,7 @@ impl Access {
         let part = |share: usize| Semaphore::new((connections / share).max(1));
         Self {
             general: part(1),
+            entrance: Semaphore::new(1),
             lasting: Semaphore::new(connections.saturating_sub(1).max(1)),
             questions: part(2),
             patient: part(3),
@@ -83,6 +89,10 @@ impl Access {
             Class::Question => return self.lasting(&self.questions).await,
             Class::Duty => return self.lasting(&self.duties).await,
             Class::Work => self.general.acquire().await,
+            Class::Submit => {
+                let _first = self.entrance.acquire().await;
+                self.general.acquire().await
+            }
             Class::Heartbeat | Class::Ending => tokio::select! {
                 biased;
                 one = self.general.acquire() => one,
@@ -136,6 +146,22 @@ mod tests {
     }
 
     #[test]
+    fn those_who_submit_form_no_queue_before_others() {
+        let access = Access::new(1);
+        let first = access.pass(Class::Submit).now_or_never();
+        let mut crowd: Vec<_> = (0..8).map(|_| Box::pin(access.pass(Class::Submit))).collect();
+        let mut come_in = || crowd.iter_mut().filter_map(|submit| submit.now_or_never()).next();
+        assert!(come_in().is_none());
+        let mut claim = Box::pin(access.pass(Class::Work));
+        assert!((&mut claim).now_or_never().is_none());
+        drop(first);
+        let second = come_in();
+        assert!(second.is_some(), "one of them stood in the queue already");
+        drop(second);
+        assert!(claim.now_or_never().is_some(), "no other one did");
+    }
+
+    #[test]
     fn by_default_somebody_who_waits_and_somebody_who_asks_leave_one_for_work() {
         let access = Access::new(3);
         let now = |class| access.pass(class).now_or_never();
@@ -152,7 +178,7 @@ mod tests {
     #[test]
     fn one_connection_is_enough_for_everybody_in_turn() {
         let access = Access::new(1);
-        for class in [Class::Question, Class::Work, Class::Ending, Class::Duty] {
+        for class in [Class::Question, Class::Work, Class::Submit, Class::Ending, Class::Duty] {
             assert!(access.pass(class).now_or_never().is_some(), "{class:?}");
         }
         assert!(access.patient().now_or_never().is_some());

@@ -129,7 +129,7 @@ impl WorkStore for ServerStore {
         let submit = Arc::new(submit);
         // Plain jobs are stored without a look at first. When that meets a repeated id, the next try looks.
         let tried = Arc::new(AtomicBool::new(false));
-        self.call(Call::new(mode, Class::Work), move |tx| {
+        self.call(Call::new(mode, Class::Submit), move |tx| {
             let (submit, first) = (submit.clone(), !tried.swap(true, Ordering::Relaxed));
             Box::pin(async move { submit::submit(tx, &submit, first).await })
         })
@@ -336,7 +336,7 @@ impl InspectStore for ServerStore {
     }
 
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
-        self.ask(verb!(query::jobs, ids))
+        self.read(verb!(query::jobs, ids))
     }
 
     fn job_summaries(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobSummary>>> {
@@ -356,7 +356,7 @@ impl InspectStore for ServerStore {
     }
 
     fn attempts(&self, job: JobId, page: PageRequest<u32>) -> Answer<'_, Page<Attempt, u32>> {
-        self.ask(move |tx| Box::pin(query::attempts(tx, job, page)))
+        self.read(move |tx| Box::pin(query::attempts(tx, job, page)))
     }
 
     fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, ExplainContext)>> {

@@ -178,13 +178,20 @@ impl Remote {
         let EngineParts { store, cleared_suspects, .. } = &*self.parts;
         let (mut started, suspects): (Vec<ClaimedJob>, Vec<ClaimedJob>) =
             claimed.jobs.into_iter().partition(ClaimedJob::is_started);
-        for mut suspect in suspects {
+        let mut released = Vec::new();
+        for suspect in suspects {
             let found = cleared_suspects.look_into(&**store, &suspect.job, &suspect.record).await;
             // What cannot be looked into is never wrong alone.
-            let released = found.is_ok_and(|found| !found.alone)
-                && store.start(vec![suspect.lease]).await.is_ok_and(|answers| answers == [Ok(())])
-                && suspect.note_started();
-            if released { started.push(suspect) } else { alone.push(suspect) }
+            let beside_others = found.is_ok_and(|found| !found.alone);
+            if beside_others { released.push(suspect) } else { alone.push(suspect) }
+        }
+        if !released.is_empty() {
+            let leases = released.iter().map(|suspect| suspect.lease).collect();
+            let mut answers = store.start(leases).await.unwrap_or_default().into_iter();
+            for mut suspect in released {
+                let has_begun = answers.next() == Some(Ok(())) && suspect.note_started();
+                if has_begun { started.push(suspect) } else { alone.push(suspect) }
+            }
         }
         Claimed { jobs: started, ..claimed }
     }
