@@ -156,6 +156,15 @@ fn failed(address: &str, error: &lapin::Error) -> BrokerError {
     }
 }
 
+/// True when what was not found is known to the broker all the same, by what it says: after a crash of the broker a
+/// durable queue is "not found" for as long as its process is not up again.
+fn is_not_up_yet(said: &str) -> bool {
+    // Not just these words: a name may hold them, and it is quoted.
+    ["' is down or inaccessible", "' has crashed and failed to restart", "' process is stopped by supervisor"]
+        .iter()
+        .any(|ending| said.ends_with(ending))
+}
+
 /// A connection with a channel to receive, and one to publish when that is asked for.
 struct QueueSession {
     // Dropped last of all that use it, it closes them.
@@ -211,6 +220,9 @@ impl QueueSession {
     fn missing(&self, name: &str, error: &lapin::Error) -> BrokerError {
         match error.kind() {
             ErrorKind::ProtocolError(refusal) if refusal.get_id() == NOT_FOUND => {
+                if is_not_up_yet(refusal.get_message().as_str()) {
+                    return self.unavailable(&error.to_string());
+                }
                 let (queue, address) = (name.to_owned(), self.address.clone());
                 BrokerError::NoSuchQueue { queue, address }
             }
@@ -478,5 +490,24 @@ impl BrokerSession for QueueSession {
 
     fn depth(&mut self) -> BrokerAnswer<'_, Option<u64>> {
         Box::pin(async move { self.waiting().await.map(Some) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_is_not_up_yet_is_not_missing() {
+        // B1, B5: the words of RabbitMQ for a durable queue after its own crash, and for one that nobody declared.
+        let early = [
+            "NOT_FOUND - home node 'a@b' of durable queue 'orders' in vhost '/' is down or inaccessible",
+            "NOT_FOUND - queue 'orders' in vhost '/' has crashed and failed to restart",
+            "NOT_FOUND - queue 'orders' in vhost '/' process is stopped by supervisor",
+        ];
+        for said in early {
+            assert!(is_not_up_yet(said), "{said}");
+        }
+        assert!(!is_not_up_yet("NOT_FOUND - no queue 'orders' in vhost '/'"));
     }
 }

@@ -193,6 +193,19 @@ impl Stage {
         soon("a publication", session.publish(queue, &messages)).await.expect("the broker confirms");
     }
 
+    /// Waits until a broker that was started again has this queue again: it may listen before its queues are up.
+    pub(crate) async fn until_up(&self, queue: &str) {
+        let settings =
+            self.server.settings(BridgeSettings::new(self.server.url(), SourceSettings::new(queue, "charge")));
+        let connected = async {
+            while let Err(error) = broker(&settings).connect().await {
+                eprintln!("the broker is not up yet: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        soon("the queue after a restart", connected).await;
+    }
+
     /// Messages that wait at the broker.
     pub(crate) async fn depth(&self, queue: &str) -> u64 {
         self.session(queue).await.depth().await.expect("the broker is there").expect("it tells")

@@ -98,6 +98,7 @@ pub(crate) async fn a_broker_that_is_killed_comes_back_and_nothing_is_lost(stage
     // The engine's own work goes on meanwhile.
     engine.engine.enqueue_raw("other", "{}").queue("other").submit().await.expect("the store is there");
     stage.server.start_again(&stage.proxy);
+    stage.until_up(&queue).await;
     stage.publish(&queue, numbered(60..80)).await;
     soon("all jobs", async {
         while engine.payloads().await.len() < 81 {
