@@ -126,8 +126,6 @@ pub struct CallCounts {
     pub calls: u64,
     /// Those that failed.
     pub failures: u64,
-    /// Those that were let through and count as nothing.
-    pub ignored: u64,
 }
 
 impl CallCounts {
@@ -135,7 +133,6 @@ impl CallCounts {
     pub fn add(&mut self, result: CallResult) {
         self.calls += u64::from(result != CallResult::Ignored);
         self.failures += u64::from(result == CallResult::Failure);
-        self.ignored += u64::from(result == CallResult::Ignored);
     }
 
     /// Failures of a hundred calls.
@@ -242,9 +239,6 @@ impl Circuit {
             }
             CircuitState::HalfOpen => {
                 self.proven += counts.calls;
-                // What counts as nothing has tried nothing: others may.
-                let back = usize::try_from(counts.ignored).unwrap_or(usize::MAX).min(self.probes.len());
-                self.probes.drain(..back);
                 if self.proven < settings.probes {
                     return None;
                 }

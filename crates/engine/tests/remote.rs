@@ -222,6 +222,70 @@ async fn hands_on_the_tries_of_the_dead(engine: &Backstop) {
     }
 }
 
+/// A try whose end nobody tells of is another run's at once, whatever took it away, and one that takes too long has
+/// failed (H3).
+async fn hands_on_tries_that_end_otherwise(engine: &Backstop) {
+    let mut settings = CircuitSettings::default();
+    (settings.min_calls, settings.open, settings.probes) = (1, Duration::from_millis(10), 1);
+    let config = Config::default().kind_dependency("ring", "bell").circuit_settings("bell", settings);
+    let node = Backstop::on(engine.store().clone(), config);
+    let (remote, worker) = (node.remote(), RemoteWorker { instance: Some("1".into()), ..named("ringer") });
+    let mut jobs = Vec::new();
+    for _ in 0..6 {
+        let job = engine.enqueue_raw("ring", "{}").queue(QUEUE).timeout(Duration::from_millis(1));
+        jobs.push(job.submit().await.expect("stored").id);
+    }
+    let next_try = async || {
+        for _ in 0..20 {
+            let kinds = [KnownKind { kind: "ring".into(), version: 1 }].into();
+            let wait = Duration::from_millis(500);
+            let request = WorkRequest { worker: worker.clone(), kinds, wait, ..request(1) };
+            if let Some(handed) = remote.claim(request).await.expect("the store is there").pop() {
+                return handed;
+            }
+        }
+        panic!("nothing is handed out: a try that is over counts as under way");
+    };
+    let first = next_try().await;
+    let failed = Failure::new(Cause::Error, "Away", "no answer").retry_in(Duration::from_secs(3_600));
+    remote.finish(vec![end(&first, Ended::Failed(failed))]).await.expect("it is there");
+
+    // Called off, which the worker hears by its heartbeat.
+    let called_off = next_try().await;
+    assert_eq!(called_off.grant.circuit.map(|pass| pass.probe), Some(true));
+    engine.cancel(called_off.grant.lease.job, "not needed").await.expect("it runs");
+    let kept = remote.heartbeat(&worker, vec![called_off.grant]).await.expect("the store is there");
+    assert_eq!(kept.lost.len(), 1);
+    // Called off, and the worker has not heard of it.
+    let unheard = next_try().await;
+    engine.cancel(unheard.grant.lease.job, "not needed").await.expect("it runs");
+    let late = vec![end(&unheard, Ended::Succeeded { result: None })];
+    assert!(remote.finish(late).await.expect("the store is there")[0].is_err());
+    // Its process was seen to die.
+    let dead = next_try().await;
+    assert_eq!(remote.died(&worker, &CrashEvidence::default()).await.expect("the store is there"), 1);
+    // It takes too long.
+    let slow = next_try().await;
+    assert!(slow.grant.lease != dead.grant.lease);
+    let seen = node.circuits().get("bell").await.expect("the store is there").expect("known").circuit;
+    assert_eq!((seen.state, seen.generation), (CircuitState::HalfOpen, 2));
+    let leader = backstop::worker_id();
+    let state = async || {
+        let slow = engine.job(slow.grant.lease.job).await.expect("the store is there");
+        slow.expect("the job is there").view.state()
+    };
+    while state().await == State::Running {
+        node.maintain(leader, Duration::from_millis(10)).await.expect("the store is there");
+    }
+    let seen = node.circuits().get("bell").await.expect("the store is there").expect("known").circuit;
+    assert_eq!((seen.state, seen.generation), (CircuitState::Open, 3), "the dependency is not back");
+    let kept = remote.heartbeat(&worker, vec![slow.grant]).await.expect("the store is there");
+    assert_eq!(kept.lost.len(), 1);
+    for job in jobs {
+        let _ = engine.cancel(job, "the test is over").await;
+    }
+}
+
 /// Jobs that name what they need, by themselves or by their payload, are put off one by one, on every node (H1, H3).
 async fn keeps_to_what_jobs_name(engine: &Backstop) {
     let mut settings = CircuitSettings::default();
@@ -458,6 +522,7 @@ async fn suspects_and_times_in_memory() {
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
     hands_on_the_tries_of_the_dead(&engine).await;
+    hands_on_tries_that_end_otherwise(&engine).await;
     keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
 }
@@ -482,6 +547,7 @@ async fn on_sqlite() {
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
     hands_on_the_tries_of_the_dead(&engine).await;
+    hands_on_tries_that_end_otherwise(&engine).await;
     keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
     for end in ["", "-wal", "-shm"] {
@@ -503,6 +569,7 @@ async fn on_postgres() {
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
     hands_on_the_tries_of_the_dead(&engine).await;
+    hands_on_tries_that_end_otherwise(&engine).await;
     keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
 }
@@ -527,6 +594,7 @@ async fn on_mysql() {
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
     hands_on_the_tries_of_the_dead(&engine).await;
+    hands_on_tries_that_end_otherwise(&engine).await;
     keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
     conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");

@@ -87,6 +87,19 @@ impl Circuit {
         Some(self.generation)
     }
 
+    /// Gives tries back that were let through in a generation: runs of these jobs said nothing of the dependency, so
+    /// others may try it. One of a job that has tried twice is its later one: what ended well stays counted.
+    pub fn give_back(&mut self, generation: u64, jobs: &[JobId]) {
+        if generation != self.generation {
+            return;
+        }
+        for job in jobs {
+            if let Some(place) = self.probes.iter().rposition(|probe| probe.job == *job) {
+                self.probes.remove(place);
+            }
+        }
+    }
+
     /// The tries of runs of these jobs.
     #[must_use]
     pub fn probes_of(&self, jobs: &[JobId]) -> Vec<CircuitProbe> {

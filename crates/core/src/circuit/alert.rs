@@ -119,7 +119,7 @@ mod tests {
             (open, closed, true),
             (closed, closed, false),
         ] {
-            let counts = CallCounts { calls: 20, failures: 12, ignored: 0 };
+            let counts = CallCounts { calls: 20, failures: 12 };
             let change = CircuitChange { state, generation: 7, counts, until: None };
             let notice = CircuitNotice::of("partner", before, &change, None, Timestamp::EPOCH);
             assert_eq!(notice.is_some(), is_news, "{before:?} to {state:?}");

@@ -38,6 +38,5 @@ impl CallCounts {
     pub fn merge(&mut self, other: Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.failures = self.failures.saturating_add(other.failures);
-        self.ignored = self.ignored.saturating_add(other.ignored);
     }
 }

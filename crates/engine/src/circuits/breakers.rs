@@ -42,18 +42,18 @@ const MANY: usize = 1_024;
 pub(crate) struct CircuitCall {
     pub(crate) key: Arc<str>,
     pub(crate) generation: u64,
-    /// Nobody else finds out whether the dependency is back.
-    probe: bool,
+    /// Whose run it is, if nobody else finds out whether the dependency is back.
+    probe: Option<JobId>,
 }
 
 impl CircuitCall {
     /// A run that another process may have let through.
-    pub(crate) fn passed(key: &str, CircuitPass { generation, probe }: CircuitPass) -> Self {
-        Self { key: key.into(), generation, probe }
+    pub(crate) fn passed(key: &str, CircuitPass { generation, probe }: CircuitPass, job: JobId) -> Self {
+        Self { key: key.into(), generation, probe: probe.then_some(job) }
     }
 
     pub(crate) const fn pass(&self) -> CircuitPass {
-        CircuitPass { generation: self.generation, probe: self.probe }
+        CircuitPass { generation: self.generation, probe: self.probe.is_some() }
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum RunAdmission {
 }
 
 impl RunAdmission {
-    fn go(key: &Arc<str>, generation: u64, probe: bool) -> Self {
+    fn go(key: &Arc<str>, generation: u64, probe: Option<JobId>) -> Self {
         Self::Go(CircuitCall { key: key.clone(), generation, probe })
     }
 }
@@ -100,10 +100,12 @@ impl KnownCircuit {
 }
 
 /// Calls of one generation that were not told yet.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Untold {
     counts: CallCounts,
     probe: bool,
+    /// Whose runs were to try the dependency and have said nothing of it.
+    given_back: Vec<JobId>,
 }
 
 impl Untold {
@@ -171,7 +173,7 @@ impl CircuitMemory {
         let settings = place.config.circuit(key);
         let known = self.fresh(place.store, key).await?;
         let admitted = match known.found.circuit.admit(job, &settings, known.now()) {
-            CircuitAdmission::Go { generation } => RunAdmission::go(key, generation, false),
+            CircuitAdmission::Go { generation } => RunAdmission::go(key, generation, None),
             CircuitAdmission::Wait { until } => RunAdmission::Wait { delay: known.now().until(until), until },
             CircuitAdmission::Probe => self.probe(place, key, job).await?,
         };
@@ -206,7 +208,7 @@ impl CircuitMemory {
             let Some(generation) = next.take_probe(job, &settings, now) else {
                 // Others have all tries, or know already how they ended.
                 return Ok(match next.admit(job, &settings, now) {
-                    CircuitAdmission::Go { generation } => RunAdmission::go(key, generation, false),
+                    CircuitAdmission::Go { generation } => RunAdmission::go(key, generation, None),
                     CircuitAdmission::Wait { until } => RunAdmission::Wait { delay: now.until(until), until },
                     CircuitAdmission::Probe => continue,
                 });
@@ -221,7 +223,7 @@ impl CircuitMemory {
                     tell(place.events, key, &change, None, now);
                 }
                 self.keep(key, StoredCircuit { revision, ..next }, now);
-                return Ok(RunAdmission::go(key, generation, true));
+                return Ok(RunAdmission::go(key, generation, Some(job)));
             }
         }
         // Whoever else is so busy with it tries it too.
@@ -271,10 +273,14 @@ impl CircuitMemory {
 
     /// Adds what a run said of its dependency.
     pub(crate) fn note(&self, call: &CircuitCall, result: CallResult) {
+        if result == CallResult::Ignored && call.probe.is_none() {
+            return;
+        }
         let mut untold = lock(&self.untold);
         let untold = untold.entry((call.key.clone(), call.generation)).or_default();
         untold.counts.add(result);
-        untold.probe |= call.probe;
+        untold.probe |= call.probe.is_some();
+        untold.given_back.extend(call.probe.filter(|_| result == CallResult::Ignored));
     }
 
     /// Tells the store what runs have said, as far as it is time.
@@ -292,6 +298,7 @@ impl CircuitMemory {
             let settings = place.config.circuit(&key);
             let added = self.change(place, &key, |circuit, now| {
                 let before = circuit.clone();
+                circuit.give_back(generation, &untold.given_back);
                 let change = circuit.record(generation, untold.counts, &settings, now);
                 // Late answers change nothing, and are not written.
                 (*circuit != before).then(|| {

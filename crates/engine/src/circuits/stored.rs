@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use backstop_core::circuit::{Circuit, CircuitAlert, CircuitNotice, CircuitProbe};
+use backstop_core::circuit::{CallResult, Circuit, CircuitAlert, CircuitNotice, CircuitProbe};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::{
     Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, WorkStore,
 };
 
+use super::breakers::{CircuitCall, CircuitMemory};
 use crate::alerts::Alerts;
 use crate::alerts::stored::{named_channels, removals};
+use crate::remote::CircuitPass;
 
 /// Documents that are read at once.
 const PAGE: usize = 500;
@@ -75,30 +77,56 @@ pub(super) async fn write(
     Ok(matches!(amended, Amended::Done { .. }).then_some(circuit.revision + 1))
 }
 
-/// The tries of runs of these jobs, by circuit.
-pub(crate) async fn probes_of(
-    store: &dyn WorkStore,
-    jobs: &[JobId],
-) -> Result<Vec<(String, Vec<CircuitProbe>)>, StoreError> {
-    let (_, circuits) = all(store).await?;
-    let found = circuits.into_iter().map(|stored| (stored.key, stored.circuit.probes_of(jobs)));
-    Ok(found.filter(|(_, probes)| !probes.is_empty()).collect())
+/// Tries of runs that others end, by circuit. They are read before others may have the jobs: a later try of one of them
+/// is not the dead one's.
+pub(crate) struct DeadTries(Vec<StoredTries>);
+
+struct StoredTries {
+    key: String,
+    generation: u64,
+    probes: Vec<CircuitProbe>,
 }
 
-/// Takes back the tries of runs whose workers are dead, so that others try in their place at once.
-pub(crate) async fn take_back(
-    store: &dyn WorkStore,
-    dead: &[(String, Vec<CircuitProbe>)],
-) -> Result<(), StoreError> {
-    for (key, probes) in dead {
-        for _ in 0..TRIES {
-            let (_, mut stored) = one(store, key).await?;
-            if !stored.circuit.take_back(probes) || write(store, &stored, None).await?.is_some() {
-                break;
+impl DeadTries {
+    /// Those of runs of these jobs.
+    pub(crate) async fn of(store: &dyn WorkStore, jobs: &[JobId]) -> Result<Self, StoreError> {
+        let (_, circuits) = all(store).await?;
+        let tries = circuits.into_iter().map(|StoredCircuit { key, circuit, .. }| StoredTries {
+            key,
+            generation: circuit.generation,
+            probes: circuit.probes_of(jobs),
+        });
+        Ok(Self(tries.filter(|tries| !tries.probes.is_empty()).collect()))
+    }
+
+    /// Takes those of runs back that were ended, so that others try in their place at once.
+    pub(crate) async fn take_back(
+        mut self,
+        store: &dyn WorkStore,
+        ended: &[JobId],
+    ) -> Result<(), StoreError> {
+        for StoredTries { key, probes, .. } in &mut self.0 {
+            probes.retain(|probe| ended.contains(&probe.job));
+            let tries = if probes.is_empty() { 0 } else { TRIES };
+            for _ in 0..tries {
+                let (_, mut stored) = one(store, key).await?;
+                if !stored.circuit.take_back(probes) || write(store, &stored, None).await?.is_some() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts those of runs as failed that were ended because they took too long.
+    pub(crate) fn fail(&self, circuits: &CircuitMemory, ended: &[JobId]) {
+        for StoredTries { key, generation, probes } in &self.0 {
+            let pass = CircuitPass { generation: *generation, probe: true };
+            for probe in probes.iter().filter(|probe| ended.contains(&probe.job)) {
+                circuits.note(&CircuitCall::passed(key, pass, probe.job), CallResult::Failure);
             }
         }
     }
-    Ok(())
 }
 
 /// Removes circuits that nobody has called for a day, with what alert channels were told of them: keys come with jobs,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::JobId;
-use backstop_core::circuit::KindDependency;
+use backstop_core::circuit::{CallResult, KindDependency};
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::Spec;
 
@@ -12,6 +12,7 @@ use crate::circuits::breakers::{CircuitCall, RunAdmission, circuit_open};
 use crate::config::Config;
 use crate::outcome::Failed;
 use crate::parts::EngineParts;
+use crate::remote::CircuitPass;
 use crate::sealing;
 
 /// How long a job is put off at least.
@@ -72,6 +73,24 @@ impl EngineParts {
                 tracing::warn!(%error, circuit = %key, "cannot ask a circuit: the run goes on without it");
                 Ok(None)
             }
+        }
+    }
+}
+
+impl EngineParts {
+    /// Adds what a run in another process said of the dependency that it was let through to (H3).
+    pub(crate) fn note_call(&self, pass: Option<CircuitPass>, spec: &Spec, said: CallResult) {
+        let Some(pass) = pass else { return };
+        if let Some(key) = self.config.needed_by(spec, self.config.need_of(&spec.kind).as_ref()) {
+            self.circuits.note(&CircuitCall::passed(&key, pass, spec.id), said);
+        }
+    }
+
+    /// A run in another process is over, and nobody will hear what it found out: another may try in its place at once.
+    pub(crate) async fn give_try_back(&self, pass: Option<CircuitPass>, spec: &Spec) {
+        if pass.is_some_and(|pass| pass.probe) {
+            self.note_call(pass, spec, CallResult::Ignored);
+            self.circuits.tell(&self.into()).await;
         }
     }
 }

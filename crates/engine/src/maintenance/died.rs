@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use backstop_core::job::State;
-use backstop_core::{Lease, WorkerId};
+use backstop_core::{JobId, Lease, WorkerId};
 use backstop_store::{Error as StoreError, Finish, JobFilter, Orphan, PageRequest, WorkerView};
 
 use super::BATCH;
 use super::rescue::judge;
+use crate::circuits::stored::DeadTries;
 use crate::engine::Backstop;
 use crate::isolate::CrashEvidence;
 use crate::parts::EngineParts;
@@ -88,7 +89,12 @@ async fn end(parts: &EngineParts, held: &[Orphan], evidence: &CrashEvidence) -> 
         endings.push(Finish { lease: orphan.lease, ending });
     }
     parts.place(&mut endings).await;
+    let jobs: Vec<JobId> = held.iter().map(|orphan| orphan.lease.job).collect();
+    let tries = DeadTries::of(&**store, &jobs).await?;
     let answers = write_apart(endings, |endings| store.finish(endings)).await?;
     let written = answers.iter().filter(|(_, answer)| answer.is_ok());
-    Ok(written.inspect(|(finish, _)| log_end(finish, false)).count())
+    let ended: Vec<JobId> =
+        written.inspect(|(finish, _)| log_end(finish, false)).map(|(finish, _)| finish.lease.job).collect();
+    tries.take_back(&**store, &ended).await?;
+    Ok(ended.len())
 }

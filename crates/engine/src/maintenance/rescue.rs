@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::expire::PassedBy;
 use super::state::MaintenanceState;
 use super::{BATCH, expire};
-use crate::circuits;
+use crate::circuits::stored::DeadTries;
 use crate::config::Config;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
@@ -79,18 +79,16 @@ pub(super) async fn rescue(
             endings.push(Finish { lease: orphan.lease, ending });
         }
         parts.place(&mut endings).await;
-        // Read before others may have the jobs: a later try of one of them is not the dead one's.
         let jobs: Vec<JobId> = orphans.iter().map(|orphan| orphan.lease.job).collect();
-        let mut tries = circuits::stored::probes_of(&**store, &jobs).await?;
+        let tries = DeadTries::of(&**store, &jobs).await?;
         let answers = write_apart(endings, |endings| store.rescue(term, endings)).await?;
         let ended: Vec<&Finish> =
             answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(finish, _)| finish).collect();
         let rescued = ended.len();
         // A job that this poisons is a dead letter like any other (F12).
         ended.iter().for_each(|finish| log_end(finish, false));
-        let is_dead = |job| ended.iter().any(|finish| finish.lease.job == job);
-        tries.iter_mut().for_each(|(_, probes)| probes.retain(|probe| is_dead(probe.job)));
-        circuits::stored::take_back(&**store, &tries).await?;
+        let ended: Vec<JobId> = ended.iter().map(|finish| finish.lease.job).collect();
+        tries.take_back(&**store, &ended).await?;
         tracing::warn!(rescued, "took back the jobs of a worker that stopped renewing its lease");
         // When every one was refused, somebody else has dealt with them; looking again would only spin.
         if found < BATCH || rescued == 0 {

@@ -99,7 +99,7 @@ impl Remote {
         let (sender, receiver) = oneshot::channel();
         let (remote, request) = (self.clone(), request.clone());
         let batch = crate::ids::batch_id(request.worker.id());
-        let nothing = Taken::new(self.parts.store.clone(), batch);
+        let nothing = Taken::new(self.parts.clone(), batch);
         tokio::spawn(async move {
             let taken = match suspect {
                 SuspectTurn::Ready(suspect, batch) => remote.take_suspect(&request, *suspect, batch).await,
@@ -118,7 +118,7 @@ impl Remote {
         suspect: ClaimedJob,
         batch: u32,
     ) -> Result<Taken, StoreError> {
-        let mut taken = Taken::new(self.parts.store.clone(), suspect.lease.worker);
+        let mut taken = Taken::new(self.parts.clone(), suspect.lease.worker);
         // The lease runs from here on: it has waited for a while.
         let renewed = self.parts.store.renew(suspect.lease.worker, request.lease, Vec::new()).await;
         match renewed {
@@ -139,7 +139,7 @@ impl Remote {
         let store = &self.parts.store;
         let since = Instant::now();
         store.enlist(introduction(request, batch)).await?;
-        let mut taken = Taken::new(self.parts.store.clone(), batch);
+        let mut taken = Taken::new(self.parts.clone(), batch);
         let (mut refused, mut alone) = (Vec::new(), Vec::new());
         for queue in &request.queues {
             let room = request.limit.saturating_sub(taken.jobs.len());

@@ -4,14 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use backstop_core::failure::{CallResult, Cause, Failure, HookAnswer};
-use backstop_core::job::{Ending, JobDetail, Record, Spec, Stale, State, StoredJob};
+use backstop_core::job::{Ending, JobDetail, Record, Stale, State, StoredJob};
 use backstop_core::{Lease, WorkerId};
 use backstop_store::{Error as StoreError, Finish};
 
 use super::Remote;
 use super::failures::RemoteRunEnd;
 use super::work::{Ended, Grant};
-use crate::circuits::breakers::CircuitCall;
 use crate::outcome::{Failed, Outcome, Reply, classify};
 use crate::parts::EngineParts;
 use crate::run::conclude::{HandlerEnd, conclude};
@@ -60,7 +59,7 @@ impl Remote {
             if detail.view.record.held_by(&lease).is_ok() && spoken_of.insert(lease) {
                 let spec = &detail.view.job.spec;
                 news.extend(self.news(&result, spec).map(|news| (place, news)));
-                self.note_call(&result, spec);
+                self.parts.note_call(result.grant.circuit, spec, said(&result.ended));
                 let kind = spec.kind.to_string();
                 let wait = self.begin_wait(&result, spec, &detail.view.record).await?;
                 let ending = self.ending(result, detail, wait).await;
@@ -68,6 +67,7 @@ impl Remote {
                 ends.push((place, RemoteRunEnd { batch: lease.worker, kind, cause }));
                 first.push((place, ending));
             } else {
+                self.was_called_off(&result.grant, &detail).await;
                 again.push((place, self.repeated(result, detail).await));
             }
         }
@@ -91,19 +91,6 @@ impl Remote {
         self.let_go(&grants).await;
         let stale = |grant: &Grant| Stale { job: grant.lease.job, fence: grant.lease.fence };
         Ok(grants.iter().zip(answers).map(|(grant, answer)| answer.ok_or_else(|| stale(grant))).collect())
-    }
-
-    /// Adds what a run said of the dependency that it was let through to (H3).
-    fn note_call(&self, result: &Finished, spec: &Spec) {
-        let Some(pass) = result.grant.circuit else { return };
-        let config = &self.parts.config;
-        let Some(key) = config.needed_by(spec, config.need_of(&spec.kind).as_ref()) else { return };
-        let said = match &result.ended {
-            Ended::Succeeded { .. } => CallResult::Success,
-            Ended::Failed(failure) => failure.call_result.unwrap_or(CallResult::of(failure.cause)),
-            _ => CallResult::Ignored,
-        };
-        self.parts.circuits.note(&CircuitCall::passed(&key, pass), said);
     }
 
     /// Retires the batches whose last job is among these.
@@ -211,6 +198,15 @@ impl Remote {
         let handler_end = HandlerEnd { job, record, reply, output, code_version };
         // The retry policy of a kind is code of its worker, which has had its say in the outcome.
         end(&self.parts, handler_end, |_, _| HookAnswer::default()).await
+    }
+}
+
+/// What the end of a run says of the dependency that it was let through to (H3).
+fn said(ended: &Ended) -> CallResult {
+    match ended {
+        Ended::Succeeded { .. } => CallResult::Success,
+        Ended::Failed(failure) => failure.call_result.unwrap_or(CallResult::of(failure.cause)),
+        _ => CallResult::Ignored,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use backstop_core::job::State;
+use backstop_core::job::{JobDetail, State};
 use backstop_core::{Lease, Timestamp, WorkerId};
 use backstop_store::Error as StoreError;
 
@@ -79,23 +79,34 @@ impl Remote {
             self.heed_patience(worker).await?;
         }
         let gone: Vec<&Grant> = grants.iter().filter(|grant| lost.contains(&grant.lease)).collect();
-        self.let_go(gone).await;
-        answer.lost = self.reasons(lost).await?;
+        self.let_go(gone.iter().copied()).await;
+        answer.lost = self.reasons(&gone).await?;
         Ok(answer)
     }
 
-    async fn reasons(&self, lost: Vec<Lease>) -> Result<Vec<LostLease>, StoreError> {
+    async fn reasons(&self, lost: &[&Grant]) -> Result<Vec<LostLease>, StoreError> {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
-        let details = self.parts.store.jobs(lost.iter().map(|lease| lease.job).collect()).await?;
-        let why = |(lease, detail): (Lease, Option<backstop_core::job::JobDetail>)| {
-            let canceled = detail.is_some_and(|detail| {
-                let record = &detail.view.record;
-                record.state == State::Canceled && record.fence == lease.fence
-            });
-            LostLease { lease, reason: if canceled { LostReason::Canceled } else { LostReason::Stale } }
-        };
-        Ok(lost.into_iter().zip(details).map(why).collect())
+        let details = self.parts.store.jobs(lost.iter().map(|grant| grant.lease.job).collect()).await?;
+        let mut reasons = Vec::with_capacity(lost.len());
+        for (grant, detail) in lost.iter().zip(details) {
+            let reason = match detail {
+                Some(detail) if self.was_called_off(grant, &detail).await => LostReason::Canceled,
+                _ => LostReason::Stale,
+            };
+            reasons.push(LostLease { lease: grant.lease, reason });
+        }
+        Ok(reasons)
+    }
+
+    /// True when the run was called off, rather than taken back. Then nobody else has given its try back.
+    pub(super) async fn was_called_off(&self, grant: &Grant, detail: &JobDetail) -> bool {
+        let record = &detail.view.record;
+        let canceled = record.state == State::Canceled && record.fence == grant.lease.fence;
+        if canceled {
+            self.parts.give_try_back(grant.circuit, &detail.view.job.spec).await;
+        }
+        canceled
     }
 }

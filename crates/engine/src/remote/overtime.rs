@@ -7,13 +7,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use backstop_core::Lease;
 use backstop_core::event::EventKind;
+use backstop_core::{JobId, Lease};
 use backstop_store::{Error as StoreError, Finish};
 
 use super::Remote;
 use super::clocks::{Due, lease};
 use super::finish::RemoteEnding;
+use crate::circuits::stored::DeadTries;
 use crate::outcome::{Failed, Reply};
 use crate::run::end::overtime;
 
@@ -72,6 +73,13 @@ impl Remote {
             let ending = self.end(job, record, reply, None, code_version).await;
             reports.push(RemoteEnding { finish: Finish { lease, ending }, first, suspect: None });
         }
-        self.write(reports).await.map(drop)
+        let jobs: Vec<JobId> = reports.iter().map(|report| report.finish.lease.job).collect();
+        let tries = DeadTries::of(&**store, &jobs).await?;
+        let answers = self.write(reports).await?;
+        let ended = jobs.into_iter().zip(answers).filter_map(|(job, answer)| answer.ok().map(|_| job));
+        // Their workers are not asked any more what they think of the dependency.
+        tries.fail(&self.parts.circuits, &ended.collect::<Vec<_>>());
+        self.parts.circuits.tell(&(&*self.parts).into()).await;
+        Ok(())
     }
 }

@@ -5,20 +5,21 @@ use std::sync::Arc;
 use backstop_core::WorkerId;
 use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::Ending;
-use backstop_store::{Finish, WorkStore};
+use backstop_store::Finish;
 
 use super::work::Handed;
+use crate::parts::EngineParts;
 
 /// Jobs of one batch that nobody has been told of yet: dropped, they go back without blame (C2).
 pub(super) struct Taken {
-    store: Arc<dyn WorkStore>,
+    parts: Arc<EngineParts>,
     batch: WorkerId,
     pub(super) jobs: Vec<Handed>,
 }
 
 impl Taken {
-    pub(super) const fn new(store: Arc<dyn WorkStore>, batch: WorkerId) -> Self {
-        Self { store, batch, jobs: Vec::new() }
+    pub(super) const fn new(parts: Arc<EngineParts>, batch: WorkerId) -> Self {
+        Self { parts, batch, jobs: Vec::new() }
     }
 
     /// Hands the jobs over. From here on they are the caller's.
@@ -32,12 +33,16 @@ impl Drop for Taken {
         let jobs = std::mem::take(&mut self.jobs);
         // Without a runtime the process ends, and the lease finds them.
         let (false, Ok(runtime)) = (jobs.is_empty(), tokio::runtime::Handle::try_current()) else { return };
-        let (store, batch) = (self.store.clone(), self.batch);
-        runtime.spawn(async move { hand_back(&*store, batch, &jobs).await });
+        let (parts, batch) = (self.parts.clone(), self.batch);
+        runtime.spawn(async move { hand_back(&parts, batch, &jobs).await });
     }
 }
 
-async fn hand_back(store: &dyn WorkStore, batch: WorkerId, jobs: &[Handed]) {
+async fn hand_back(parts: &EngineParts, batch: WorkerId, jobs: &[Handed]) {
+    let store = &parts.store;
+    for handed in jobs {
+        parts.give_try_back(handed.grant.circuit, &handed.view.job.spec).await;
+    }
     let endings = jobs.iter().map(|handed| {
         let header = handed.view.job.spec.header();
         let ending = Ending::plain(header, Cause::Interrupted, Decision::handed_back());
