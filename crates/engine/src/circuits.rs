@@ -9,6 +9,7 @@ pub(crate) mod breakers;
 pub(crate) mod own;
 pub(crate) mod stored;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +66,9 @@ pub struct Circuits<'a> {
 /// Circuits that a store holds at most by the hands of people. Those of dependencies are as many as there are.
 const MOST: usize = 1_000;
 
+/// Counts that one call asks for at most.
+const ASKED_AT_ONCE: usize = 500;
+
 /// The longest time that a circuit can be opened for by hand.
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
@@ -95,7 +99,7 @@ impl Backstop {
     }
 }
 
-impl Circuits<'_> {
+impl<'a> Circuits<'a> {
     /// Every circuit that was ever needed, by key.
     ///
     /// # Errors
@@ -122,21 +126,52 @@ impl Circuits<'_> {
         let StoredCircuit { key, circuit, .. } = found;
         let EngineParts { config, store, .. } = &**self.parts;
         let counts = circuit.counts(&config.circuit(&key), now);
-        let needing = config
-            .kind_dependencies
-            .iter()
-            .filter(|(kind, needed)| **needed == key && !config.dependency_fields.contains_key(*kind));
-        // What is used of a limit is counted by kind; this one is never set.
-        let of_kind = |kind: &String| {
-            let kind = Some(kind.as_str().into());
-            RunLimit { kind, concurrency: Some(u64::MAX), ..RunLimit::new("") }
-        };
         let mut waiting = 0;
         if circuit.state != CircuitState::Closed {
-            let counted = store.run_limits(needing.map(|(kind, _)| of_kind(kind)).collect()).await?;
-            waiting = counted.iter().map(|counted| counted.pending).sum();
+            let asked = self.needing(&key).map(|kind| pending_of(kind, None)).collect();
+            waiting = store.run_limits(asked).await?.iter().map(|counted| counted.pending).sum();
         }
         Ok(CircuitView { key, circuit, counts, waiting, now })
+    }
+
+    /// Kinds whose jobs need a dependency, as settings say, whatever their payload is.
+    fn needing(self, key: &str) -> impl Iterator<Item = &'a str> {
+        let EngineParts { config, .. } = &**self.parts;
+        let all = config.kind_dependencies.iter();
+        let needing = all.filter(move |(kind, needed)| {
+            needed.as_str() == key && !config.dependency_fields.contains_key(*kind)
+        });
+        needing.map(|(kind, _)| kind.as_str())
+    }
+
+    /// How many pending jobs of these queues circuits hold back for now, counted as [`CircuitView::waiting`] is: no
+    /// worker could start them, however many there were. Of those of a circuit that may be tried, as many as may try it
+    /// are not counted.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn held_back(self, queues: &[&str]) -> Result<BTreeMap<String, u64>, StoreError> {
+        let EngineParts { config, store, .. } = &**self.parts;
+        let (now, found) = stored::all(&**store).await?;
+        let mut held: BTreeMap<String, u64> = BTreeMap::new();
+        for StoredCircuit { key, circuit, .. } in found {
+            let settings = config.circuit(&key);
+            let tries = if circuit.is_shut(&settings, now) { 0 } else { settings.probes };
+            let kinds: Vec<&str> = self.needing(&key).collect();
+            if circuit.state == CircuitState::Closed || kinds.is_empty() {
+                continue;
+            }
+            for some in queues.chunks((ASKED_AT_ONCE / kinds.len()).max(1)) {
+                let asked =
+                    some.iter().flat_map(|queue| kinds.iter().map(|kind| pending_of(kind, Some(queue))));
+                let counted = store.run_limits(asked.collect()).await?;
+                for (queue, counted) in some.iter().zip(counted.chunks(kinds.len())) {
+                    let pending: u64 = counted.iter().map(|counted| counted.pending).sum();
+                    *held.entry((*queue).to_owned()).or_default() += pending.saturating_sub(tries);
+                }
+            }
+        }
+        Ok(held)
     }
 
     /// Opens a circuit by hand, for a time or for as long as its settings say: its jobs wait, and nobody is charged.
@@ -186,4 +221,10 @@ impl Circuits<'_> {
             None => Err(CircuitProblem::Changing(key.to_owned())),
         }
     }
+}
+
+/// Asks for the pending jobs of a kind. What is used of a limit is counted by kind and queue; this one is never set.
+fn pending_of(kind: &str, queue: Option<&str>) -> RunLimit {
+    let (kind, queue) = (Some(kind.into()), queue.map(Into::into));
+    RunLimit { kind, queue, concurrency: Some(u64::MAX), ..RunLimit::new("") }
 }

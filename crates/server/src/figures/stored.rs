@@ -2,6 +2,7 @@
 //!
 //! Every read is bounded and of what is kept; nothing here counts jobs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +46,12 @@ pub(crate) async fn families(api: &Api) -> Vec<Family> {
 async fn read(engine: &Backstop, scale: &ScaleSettings) -> Result<Vec<Family>, Error> {
     let now = engine.store().now().await?;
     let most = MOST_INCIDENTS.min(engine.config().limits.page);
-    let mut families = queues(engine.queues().list().await?, now, scale);
+    let mut views = engine.queues().list().await?;
+    // The fullest ones are those that a person looks for.
+    views.sort_by_key(|view| std::cmp::Reverse(view.pending + view.running + view.failed));
+    let shown: Vec<&str> = views.iter().take(MOST_QUEUES).map(|view| view.name.as_str()).collect();
+    let held_back = engine.circuits().held_back(&shown).await?;
+    let mut families = queues(&views, &held_back, now, scale);
     families.extend(incidents(&engine.incidents().list(most).await?));
     families.extend(workers(&engine.workers().await?, now));
     families.push(duties(&engine.duties().await?));
@@ -159,9 +165,12 @@ pub(super) fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>
 
 type Pick = fn(&QueueView) -> u64;
 
-fn queues(mut views: Vec<QueueView>, now: Timestamp, scale: &ScaleSettings) -> Vec<Family> {
-    // The fullest ones are those that a person looks for.
-    views.sort_by_key(|view| std::cmp::Reverse(view.pending + view.running + view.failed));
+fn queues(
+    views: &[QueueView],
+    held_back: &BTreeMap<String, u64>,
+    now: Timestamp,
+    scale: &ScaleSettings,
+) -> Vec<Family> {
     let (shown, rest) = views.split_at(views.len().min(MOST_QUEUES));
     let states: [(&str, Pick); 5] = [
         ("pending", |view| view.pending),
@@ -187,7 +196,8 @@ fn queues(mut views: Vec<QueueView>, now: Timestamp, scale: &ScaleSettings) -> V
     };
     let of_scale = |value: fn(&QueueScale) -> u64| -> Vec<Sample> {
         let one = |view: &QueueView| {
-            let row = QueueScale::of(view, &view.name, scale, now);
+            let held_back = held_back.get(&view.name).copied().unwrap_or_default();
+            let row = QueueScale::of(view, held_back, &view.name, scale, now);
             Sample::number(vec![("queue", view.name.as_str().into())], float(value(&row)))
         };
         shown.iter().map(one).collect()

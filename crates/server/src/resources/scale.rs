@@ -31,12 +31,16 @@ async fn scale(
 ) -> Result<Json<ScaleView>, ApiError> {
     let views = asked_for(&api, &caller, queue.as_deref()).await?;
     let now = api.engine().store().now().await?;
+    let waiting: Vec<&str> =
+        views.iter().filter(|view| view.pending > 0).map(|view| view.name.as_str()).collect();
+    let held_back = api.engine().circuits().held_back(&waiting).await?;
     let settings = &api.settings().scale;
     let seen = views.iter().filter_map(|view| Some((view, caller.sees(&view.name)?)));
     let limit = limit.unwrap_or_default().rows();
     let mut scale = ScaleView { items: Vec::new(), next_cursor: None, total: ScaleTotal::default() };
     for (view, shown) in seen {
-        let row = QueueScale::of(view, shown, settings, now);
+        let held_back = held_back.get(&view.name).copied().unwrap_or_default();
+        let row = QueueScale::of(view, held_back, shown, settings, now);
         scale.total.add(&row);
         if cursor.as_deref().is_some_and(|after| shown <= after) {
             continue;

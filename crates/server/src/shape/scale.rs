@@ -42,7 +42,7 @@ pub struct QueueScale {
     /// The queue.
     pub queue: String,
     /// Jobs that may be claimed; 0 while none is due or the queue is paused. Once one is due, pending jobs that are not
-    /// due yet are counted too.
+    /// due yet are counted too. Jobs of kinds whose circuit lets nothing through are not.
     pub depth: u64,
     /// How long the oldest due job waits, in milliseconds.
     pub oldest_wait_ms: u64,
@@ -67,13 +67,21 @@ pub struct ScaleTotal {
 }
 
 impl QueueScale {
-    /// A queue by its kept counts, under the name that the caller knows.
+    /// A queue by its kept counts, under the name that the caller knows; circuits hold back so many of its jobs.
     #[must_use]
-    pub fn of(view: &QueueView, shown: &str, settings: &ScaleSettings, now: Timestamp) -> Self {
-        // Nothing of a paused queue can be claimed, however many processes there are.
-        let oldest = view.oldest_due.filter(|_| !view.paused);
+    pub fn of(
+        view: &QueueView,
+        held_back: u64,
+        shown: &str,
+        settings: &ScaleSettings,
+        now: Timestamp,
+    ) -> Self {
+        // Nothing of a paused queue can be claimed, and nothing of what circuits hold back, however many processes
+        // there are.
+        let pending = view.pending.saturating_sub(held_back);
+        let oldest = view.oldest_due.filter(|_| !view.paused && pending > 0);
         let load = QueueLoad {
-            depth: oldest.map_or(0, |_| view.pending),
+            depth: oldest.map_or(0, |_| pending),
             oldest_wait: oldest.map(|due| now.since(due)).unwrap_or_default(),
             running: view.running,
             slots: settings.slots.of(&view.name),

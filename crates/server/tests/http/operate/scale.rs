@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backstop::Config;
 use backstop_core::scale::ScaleSettings;
 use backstop_server::{Scope, ServerSettings};
 use backstop_testing::TestEngine;
@@ -60,6 +61,32 @@ async fn queues_are_told_with_how_many_processes_they_want() {
     test.engine().queues().pause("mail").await.unwrap();
     let paused = harness.get("/api/v1/scale?queue=mail").await.ok();
     assert_eq!(paused["items"][0], row("mail", 0, 0, 0), "more processes would not help a paused queue");
+}
+
+#[tokio::test]
+async fn nobody_is_wanted_for_what_a_circuit_holds_back() {
+    // H9, H3
+    let config = Config::default().kind_dependency("send", "smtp");
+    let test = TestEngine::with_config(config);
+    let harness = harness(&test);
+    submit(&test, "mail", 7, Duration::ZERO).await;
+    submit(&test, "reports", 1, Duration::ZERO).await;
+    for kind in ["render", "render", "send"] {
+        test.engine().enqueue_raw(kind, "{}").queue("reports").submit().await.unwrap();
+    }
+    test.engine().circuits().open("smtp", "ann", Some(Duration::from_secs(60))).await.unwrap();
+    test.advance(Duration::from_secs(12));
+    let open = harness.get(SCALE).await.ok();
+    assert_eq!(open["items"], json!([row("mail", 0, 0, 0), row("reports", 2, 12_000, 1)]));
+    let text = harness.get("/metrics").await.text;
+    assert!(text.lines().any(|line| line == "backstop_wanted_processes{queue=\"mail\"} 0"), "{text}");
+    // When it may be tried, those are wanted who try it: three jobs may.
+    test.advance(Duration::from_secs(60));
+    let tried = harness.get(SCALE).await.ok();
+    assert_eq!(tried["items"], json!([row("mail", 3, 72_000, 2), row("reports", 4, 72_000, 1)]));
+    test.engine().circuits().close("smtp", "ann").await.unwrap();
+    let closed = harness.get(SCALE).await.ok();
+    assert_eq!(closed["items"][0], row("mail", 7, 72_000, 4));
 }
 
 #[tokio::test]
