@@ -24,6 +24,8 @@ pub enum WaitReason {
     Permits,
     /// The circuit of its dependency, which is open (H3).
     Circuit,
+    /// What its kind needs, which every worker that could run it finds unavailable (H1).
+    Dependency,
     /// The steps before it in its workflow (W1).
     Workflow,
     /// A signal (W10).

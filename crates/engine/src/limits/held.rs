@@ -1,13 +1,14 @@
-//! Which jobs limits and circuits keep from starting, for whoever looks at them (H3, H5).
+//! Which jobs limits, circuits and dependencies keep from starting, for whoever looks at them (H1, H3, H5).
 
 use backstop_core::job::{JobView, State, WaitDetail, WaitReason};
 use backstop_core::run_limit::{RunLimit, RunLimitView, SharingJob};
 use backstop_store::{Error as StoreError, Store};
 
 use crate::parts::EngineParts;
+use crate::worker_reports;
 
 impl EngineParts {
-    /// Says of each job whether a limit or a circuit keeps it from starting. Nothing is asked but what may concern one
+    /// Says of each job whether a limit, a circuit or a dependency keeps it from starting. Nothing is asked but what may concern one
     /// of them.
     pub(crate) async fn mark_held<'a>(
         &self,
@@ -23,6 +24,7 @@ impl EngineParts {
         let concerned: Vec<RunLimit> = limits.iter().filter(covers).cloned().collect();
         let seen = views_of(&*self.store, concerned).await?;
         self.mark_circuits(&mut pending).await?;
+        self.mark_dependencies(&mut pending).await?;
         self.mark_sharing(&mut pending, &limits).await?;
         for view in pending.iter_mut().filter(|view| view.held_by.is_none()) {
             let due = |limit: &&RunLimitView| view.record.is_due(limit.now) && is_about(&limit.limit, view);
@@ -68,6 +70,34 @@ impl EngineParts {
                 let (reason, key, until) = (WaitReason::Circuit, key.to_string(), Some(until));
                 view.held_by = Some(WaitDetail { reason, key, holder: None, until, position: None });
             }
+        }
+        Ok(())
+    }
+
+    /// Says of due jobs that every worker which could run them finds unavailable what their kind needs (H1).
+    async fn mark_dependencies(&self, pending: &mut [&mut JobView]) -> Result<(), StoreError> {
+        let needs = |view: &&mut &mut JobView| {
+            view.held_by.is_none() && self.config.kind_dependencies.contains_key(&*view.job.spec.kind)
+        };
+        let mut needing: Vec<_> = pending.iter_mut().filter(needs).collect();
+        if needing.is_empty() {
+            return Ok(());
+        }
+        let now = self.store.now().await?;
+        let mut workers = self.store.workers().await?;
+        workers.retain(|worker| worker.live);
+        let reports = worker_reports::by_worker(worker_reports::all(&*self.store).await?, &workers);
+        for view in needing.iter_mut().filter(|view| view.record.is_due(now)) {
+            let spec = &view.job.spec;
+            let able = workers.iter().filter(|worker| {
+                worker.queues.iter().any(|queue| **queue == *spec.queue)
+                    && worker.kinds.iter().any(|known| known.covers(&spec.kind, spec.version))
+            });
+            let red: Option<Vec<_>> =
+                able.map(|worker| reports.get(&worker.id)?.red_for(&spec.kind)).collect();
+            let Some(first) = red.iter().flatten().min_by_key(|red| red.since) else { continue };
+            let (reason, key) = (WaitReason::Dependency, first.dependency.clone());
+            view.held_by = Some(WaitDetail { reason, key, holder: None, until: None, position: None });
         }
         Ok(())
     }

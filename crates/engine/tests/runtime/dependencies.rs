@@ -7,7 +7,7 @@ use std::time::Duration;
 use backstop::prelude::*;
 use backstop::{Config, DependencyHealth, DependencySettings, Error, EventKind, WorkerBuilder, WorkerHandle};
 use backstop_core::health::DependencyResult;
-use backstop_core::job::State;
+use backstop_core::job::{State, WaitReason};
 use backstop_store::{DocumentRange, Drawer, Duty};
 
 use crate::fixture::*;
@@ -87,7 +87,7 @@ async fn a_kind_is_claimed_when_the_check_of_its_dependency_passes() {
     let goes_on = engine.enqueue(Other {}).submit().await.expect("admitted").id;
     reach(&engine, goes_on, State::Succeeded).await;
     pass(5).await;
-    assert_eq!(state(&engine, waits).await, State::Pending, "its dependency is red");
+    assert_eq!(state(&engine, waits).await, State::Waiting, "its dependency is red");
     let red = smtp_of(&running);
     assert_eq!((red.ok, red.problem, running.health().ready), (false, Some("failed"), false));
     let workers = engine.workers().await.expect("the model is there");
@@ -98,6 +98,9 @@ async fn a_kind_is_claimed_when_the_check_of_its_dependency_passes() {
     assert_eq!(report.kinds, ["act"]);
     let problem = last.problem.as_deref().expect("it says why");
     assert!(problem.starts_with("nobody answers") && !problem.contains("hunter2"), "{problem}");
+    let seen = engine.job(waits).await.expect("the model is there").expect("it is there");
+    let waiting = seen.waiting_for().expect("it waits");
+    assert_eq!((waiting.reason, waiting.key.as_str()), (WaitReason::Dependency, "smtp"));
     let (_, explained) = engine.explain(waits).await.expect("the model is there").expect("it is there");
     assert!(explained.because.starts_with("it waits for its dependency `smtp`"), "{}", explained.because);
     assert!(explained.checks.iter().any(|check| check.check == "health"), "{:?}", explained.checks);
@@ -135,9 +138,9 @@ async fn a_run_that_finds_it_away_goes_back_uncharged_and_its_kind_waits_for_the
     assert_eq!(smtp_of(&running).problem, Some("failed"));
     assert_eq!(
         (state(&engine, behind).await, state(&engine, goes_on).await),
-        (State::Pending, State::Succeeded)
+        (State::Waiting, State::Succeeded)
     );
-    assert_eq!(state(&engine, failing).await, State::Pending, "with no retries at all");
+    assert_eq!(state(&engine, failing).await, State::Waiting, "with no retries at all");
     smtp.up.store(true, Ordering::SeqCst);
     reach(&engine, failing, State::Succeeded).await;
     reach(&engine, behind, State::Succeeded).await;
@@ -187,7 +190,7 @@ async fn a_check_that_hangs_counts_as_failed_and_holds_nobody_up() {
     assert_eq!(smtp_of(&running).problem, Some("timed_out"));
     assert!(health.loops.iter().all(|one| one.ok && one.restarts == 0), "{health:?}");
     assert_eq!(smtp.most_at_once.load(Ordering::SeqCst), 1, "never two at once");
-    assert_eq!(state(&engine, waits).await, State::Pending);
+    assert_eq!(state(&engine, waits).await, State::Waiting);
     smtp.hangs.store(false, Ordering::SeqCst);
     smtp.up.store(true, Ordering::SeqCst);
     reach(&engine, waits, State::Succeeded).await;
@@ -240,7 +243,7 @@ async fn what_was_claimed_ahead_goes_back_when_its_dependency_turns_red() {
     pass(3).await;
     for id in &ahead {
         let view = detail(&engine, *id).await.view;
-        assert_eq!((view.state(), view.record.runs), (State::Pending, 0), "others may be able to run it");
+        assert_eq!((view.state(), view.record.runs), (State::Waiting, 0), "others may be able to run it");
     }
     smtp.up.store(true, Ordering::SeqCst);
     for id in ahead {

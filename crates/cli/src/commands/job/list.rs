@@ -81,6 +81,7 @@ fn note(job: &JobJson) -> String {
             WaitReason::OrderingKey => format!("waits for its turn ({})", waiting.key),
             WaitReason::Concurrency | WaitReason::Rate => format!("limit `{}` has no room", waiting.key),
             WaitReason::Circuit => format!("circuit `{}` is open", waiting.key),
+            WaitReason::Dependency => format!("dependency `{}` is unavailable", waiting.key),
             WaitReason::SingleInstance => format!("another `{}` runs", waiting.key),
             WaitReason::Workflow => "waits for the steps before it".to_owned(),
             WaitReason::Signal => format!("waits for signal `{}`", waiting.key),
