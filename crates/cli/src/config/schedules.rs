@@ -21,6 +21,12 @@ pub(crate) struct ScheduleSection {
     max_retries: Option<u32>,
     timeout: Option<Duration>,
     expires_in: Option<Duration>,
+    max_wait: Option<Duration>,
+    business_key: Option<String>,
+    ordering_key: Option<String>,
+    limit_key: Option<String>,
+    single_instance: Option<String>,
+    dependency: Option<String>,
     tags: Vec<String>,
 }
 
@@ -57,6 +63,12 @@ pub(super) fn take(schedule: &mut ScheduleSection, word: &str, value: &PlainValu
         }
         ("timeout", PlainValue::Span(span)) => schedule.timeout = Some(*span),
         ("expires_in", PlainValue::Span(span)) => schedule.expires_in = Some(*span),
+        ("max_wait", PlainValue::Span(span)) => schedule.max_wait = Some(*span),
+        ("business_key", PlainValue::Text(key)) => schedule.business_key = Some(key.clone()),
+        ("ordering_key", PlainValue::Text(key)) => schedule.ordering_key = Some(key.clone()),
+        ("limit_key", PlainValue::Text(key)) => schedule.limit_key = Some(key.clone()),
+        ("single_instance", PlainValue::Text(name)) => schedule.single_instance = Some(name.clone()),
+        ("dependency", PlainValue::Text(name)) => schedule.dependency = Some(name.clone()),
         ("tags", PlainValue::Texts(tags)) => schedule.tags.clone_from(tags),
         _ => {}
     }
@@ -114,12 +126,32 @@ impl ScheduleSection {
         if let Some(span) = self.expires_in {
             job = job.expires_in(span);
         }
+        if let Some(span) = self.max_wait {
+            job = job.max_wait(span);
+        }
+        type Say = fn(Enqueue, &str) -> Enqueue;
+        let words: [(&Option<String>, Say); 5] = [
+            (&self.business_key, |job, key| job.business_key(key)),
+            (&self.ordering_key, |job, key| job.ordering_key(key)),
+            (&self.limit_key, |job, key| job.limit_key(key)),
+            (&self.single_instance, |job, name| job.single_instance(name)),
+            (&self.dependency, |job, name| job.dependency(name)),
+        ];
+        for (word, say) in words {
+            if let Some(word) = word {
+                job = say(job, word);
+            }
+        }
         self.tags.iter().fold(job, Enqueue::tag)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use backstop::Backstop;
+
     use super::super::read::read;
     use super::super::{GivenSettings, Settings};
 
@@ -127,6 +159,31 @@ mod tests {
         let found = read(text).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
         let built = Settings::build(&GivenSettings::default(), found, None);
         built.err().unwrap_or_default().into_iter().map(|fault| fault.message).collect()
+    }
+
+    #[tokio::test]
+    async fn every_key_of_the_job_reaches_it() {
+        // W11
+        let engine = Backstop::open("memory:").await.expect("memory");
+        let spec = |keys: &str| {
+            let text = format!("[schedules.night]\ncron = '@daily'\nkind = 'report'\n{keys}");
+            let settings = Settings::build(&GivenSettings::default(), read(&text).expect("TOML"), None);
+            let settings = settings.unwrap_or_else(|faults| panic!("{faults:?}"));
+            settings.schedules["night"].job(&engine).into_new_job().expect("a good job").spec
+        };
+        let limited = spec(
+            "payload = { format = 'pdf' }\nqueue = 'reports'\npriority = 'low'\nmax_retries = 3\n\
+             timeout = '10m'\nmax_wait = '6h'\nbusiness_key = 'b'\nlimit_key = 'l'\n\
+             single_instance = 's'\ndependency = 'd'\ntags = ['nightly']\n",
+        );
+        let plain = (&*limited.payload, &*limited.queue, limited.priority.as_str(), &*limited.tags[0]);
+        assert_eq!(plain, (r#"{"format":"pdf"}"#, "reports", "low", "nightly"));
+        let (policy, needs) = (&limited.policy, limited.needs.clone().unwrap_or_default());
+        assert_eq!((policy.max_retries, policy.timeout), (3, Some(Duration::from_secs(600))));
+        assert_eq!(policy.max_wait, Some(Duration::from_secs(21_600)));
+        assert_eq!((needs.limit_key.as_deref(), needs.single_instance.as_deref()), (Some("l"), Some("s")));
+        assert_eq!((limited.business_key.as_deref(), limited.dependency.as_deref()), (Some("b"), Some("d")));
+        assert_eq!(spec("ordering_key = 'o'\n").ordering_key.as_deref(), Some("o"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Schedules (W11).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use backstop::schedules::{
     Backfilled, Misfire, Overlap, PassedFire, ScheduleOwner, ScheduleSettings, ScheduleView, Timing,
@@ -84,6 +85,23 @@ pub struct SetSchedule<'a> {
     /// Jobs with the same key run one at a time, in the order of their submits (L21).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordering_key: Option<String>,
+    /// What limits by key count (H5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255)]
+    pub limit_key: Option<String>,
+    /// Of all jobs with this name one runs at a time (H6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255)]
+    pub single_instance: Option<String>,
+    /// Permits that each run holds, by pool: a limit with permits, of that name (H5).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub permits: BTreeMap<String, u32>,
+    /// How long a job may be kept from running before it fails as `deferral_exhausted` (H7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_deferral_ms: Option<u64>,
+    /// What the jobs need that may be away, in place of what their kind needs (H1, H3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<String>,
     /// What to do when a live job holds the business key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_conflict: Option<OnConflict>,
@@ -129,6 +147,11 @@ impl<'a> SetSchedule<'a> {
             max_wait_ms: self.max_wait_ms,
             business_key: self.business_key,
             ordering_key: self.ordering_key,
+            limit_key: self.limit_key,
+            single_instance: self.single_instance,
+            permits: self.permits,
+            max_deferral_ms: self.max_deferral_ms,
+            dependency: self.dependency,
             on_conflict: self.on_conflict,
             tags: self.tags,
             params: self.params,

@@ -1,5 +1,7 @@
 //! `/api/v1/schedules`.
 
+use std::time::Duration;
+
 use axum::http::Method;
 use backstop::schedules::{ScheduleOwner, ScheduleSettings};
 use backstop_server::Scope;
@@ -56,6 +58,26 @@ async fn a_schedule_is_set_listed_paused_run_and_deleted() {
     for verb in ["pause", "resume", "run"] {
         refused(&harness.post(&format!("{path}/{verb}"), json!({})).await, 404, "no_such_schedule", None);
     }
+}
+
+#[tokio::test]
+async fn what_a_job_may_say_a_schedule_may_say_of_its_jobs() {
+    // W11, H3, H5, H6, H7
+    let harness = played(&[]).await;
+    let path = format!("{SCHEDULES}/nightly");
+    let body = json!({ "every_ms": 60_000, "kind": "play", "limit_key": "l", "single_instance": "s",
+        "permits": { "licences": 2 }, "max_deferral_ms": 5_000, "dependency": "d", "business_key": "b",
+        "max_wait_ms": 9_000 });
+    harness.json(Method::PUT, &path, body).await.ok();
+    let ran = harness.post(&format!("{path}/run"), json!({})).await.ok();
+    let id = ran["id"].as_str().unwrap().parse().unwrap();
+    let job = harness.engine().job(id).await.unwrap().unwrap().view.job;
+    let (spec, needs) = (&job.spec, job.spec.needs.clone().unwrap());
+    assert_eq!((needs.limit_key.as_deref(), needs.single_instance.as_deref()), (Some("l"), Some("s")));
+    assert_eq!(needs.permits.iter().map(|(pool, count)| (&**pool, *count)).next(), Some(("licences", 2)));
+    assert_eq!((spec.dependency.as_deref(), spec.business_key.as_deref()), (Some("d"), Some("b")));
+    let spans = (spec.policy.max_deferral, spec.policy.max_wait);
+    assert_eq!(spans, (Some(Duration::from_secs(5)), Some(Duration::from_secs(9))));
 }
 
 #[tokio::test]
