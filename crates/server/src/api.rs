@@ -32,6 +32,9 @@ pub struct ServerSettings {
     /// How long this process may be silent before others take over the maintenance that it leads; as long as a worker
     /// unless told.
     pub lease: Option<Duration>,
+    /// How others reach this server, such as `https://jobs.example.com`: links begin with it. Without it they begin at
+    /// the root.
+    pub public_url: Option<String>,
     /// What one worker process takes, to say how many are wanted.
     pub scale: ScaleSettings,
     /// Secrets by publication: what is handed off under one of these names is taken only when one of them signed it

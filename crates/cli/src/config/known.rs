@@ -104,6 +104,7 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "limits.page" => "300",
         "circuits.mail.probes" => "5",
         "workers.processes" => "'2..5'",
+        "server.public_url" => "'https://jobs.example.com'",
         "schedules.mail.cron" => "'@hourly'",
         "schedules.mail.time_zone" => "'Europe/Berlin'",
         "schedules.mail.misfire" => "'skip'",

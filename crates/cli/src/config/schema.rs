@@ -178,6 +178,12 @@ const SCHEDULE: &[ConfigKey] = &[
     value("max_retries", ValueKind::Count),
     value("timeout", ValueKind::Span),
     value("expires_in", ValueKind::Span),
+    value("max_wait", ValueKind::Span),
+    value("business_key", ValueKind::Text),
+    value("ordering_key", ValueKind::Text),
+    value("limit_key", ValueKind::Text),
+    value("single_instance", ValueKind::Text),
+    value("dependency", ValueKind::Text),
     value("tags", ValueKind::Texts),
 ];
 
@@ -318,6 +324,7 @@ const HANDLERS: &[ConfigKey] = &[
 const SERVER: &[ConfigKey] = &[
     value("node", ValueKind::Text),
     value("listen", ValueKind::Text),
+    value("public_url", ValueKind::Text),
     ConfigKey { name: "tokens", shape: KeyShape::Open, used: true, secret: true },
     value("tls_cert", ValueKind::Text),
     value("tls_key", ValueKind::Text),

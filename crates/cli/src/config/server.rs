@@ -49,7 +49,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 /// What the file asks for.
 pub(super) fn server(found: &[FileValue]) -> Result<ServerSection, ConfigFault> {
     let mut server = ServerSection::default();
-    let (mut certificate, mut key) = (None, None);
+    let (mut certificate, mut key, mut public) = (None, None, None);
     let (mut per_second, mut burst) = (1_000, 2_000);
     for one in found {
         let [section, name] = &one.path[..] else { continue };
@@ -59,6 +59,16 @@ pub(super) fn server(found: &[FileValue]) -> Result<ServerSection, ConfigFault> 
         match (name.as_str(), &one.value) {
             ("tls_cert", PlainValue::Text(file)) => certificate = Some((PathBuf::from(file), one)),
             ("tls_key", PlainValue::Text(file)) => key = Some((PathBuf::from(file), one)),
+            ("public_url", PlainValue::Text(url)) => {
+                let host = public_host(url).ok_or_else(|| {
+                    let shown = crate::output::brief(url, 60);
+                    let problem = format!(
+                        "`{shown}` is not an address of a server: write https://jobs.example.com, or with a path"
+                    );
+                    fault(one, &problem)
+                })?;
+                public = Some((url.trim_end_matches('/').to_owned(), host.to_owned()));
+            }
             ("rate_per_second", PlainValue::Count(calls)) => per_second = small(*calls, one)?,
             ("rate_burst", PlainValue::Count(calls)) => burst = small(*calls, one)?,
             (name, value) => take(&mut server, name, value, one)?,
@@ -66,6 +76,10 @@ pub(super) fn server(found: &[FileValue]) -> Result<ServerSection, ConfigFault> 
     }
     // Nothing a second means no limit: a token that may never call is one that is not made.
     server.settings.access.rate = (per_second > 0).then(|| Rate::per_second(per_second, burst));
+    if let Some((url, host)) = public {
+        server.settings.public_url = Some(url);
+        server.settings.access.allowed_hosts.push(host);
+    }
     server.tls = match (certificate, key) {
         (Some((certificate, _)), Some((key, _))) => Some((certificate, key)),
         (Some((_, one)), None) => {
@@ -77,6 +91,15 @@ pub(super) fn server(found: &[FileValue]) -> Result<ServerSection, ConfigFault> 
         (None, None) => None,
     };
     Ok(server)
+}
+
+/// The name in the address of a server, without its port.
+fn public_host(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
+    let host = rest.split('/').next()?;
+    let name = host.rsplit_once(':').filter(|_| !host.ends_with(']')).map_or(host, |(name, _)| name);
+    let plain = url.bytes().all(|byte| byte.is_ascii_graphic() && !br#"?#@"'<>\"#.contains(&byte));
+    (plain && !name.is_empty()).then_some(name)
 }
 
 fn take(
@@ -150,4 +173,30 @@ fn grants(tokens: &Value) -> Result<Vec<TokenGrant>, String> {
 
 fn fault(found: &FileValue, message: &str) -> ConfigFault {
     ConfigFault { place: found.place.clone(), key: found.path.join("."), message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::public_host;
+
+    #[test]
+    fn the_name_of_the_server_is_part_of_its_address() {
+        // W10
+        for (url, host) in [
+            ("https://jobs.example.com", Some("jobs.example.com")),
+            ("https://jobs.example.com/", Some("jobs.example.com")),
+            ("http://10.0.0.7:7700/backstop", Some("10.0.0.7")),
+            ("https://[::1]:7700", Some("[::1]")),
+            ("https://[::1]", Some("[::1]")),
+            ("jobs.example.com", None),
+            ("ftp://jobs.example.com", None),
+            ("https://", None),
+            ("https://:443", None),
+            ("https://ann@jobs.example.com", None),
+            ("https://jobs.example.com?x", None),
+            ("https://jobs example.com", None),
+        ] {
+            assert_eq!(public_host(url), host, "{url}");
+        }
+    }
 }

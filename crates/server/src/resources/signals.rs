@@ -159,8 +159,9 @@ async fn make_resume_token(
     let grant = ResumeGrant { job: id, tenant, signal, expires_at, id: backstop::job_id() };
     let body = serde_json::to_vec(&grant).map_err(|problem| crate::error::internal(&problem))?;
     let token = api.leases().key(store).await?.sign(PREFIX, &body);
-    let url = format!("/api/v1/resume/{token}");
-    Ok(Json(ResumeTokenJson { token, url, expires_at }))
+    let base = api.settings().public_url.as_deref().unwrap_or_default().trim_end_matches('/');
+    let (url, page) = (format!("{base}/api/v1/resume/{token}"), format!("{base}/resume/{token}"));
+    Ok(Json(ResumeTokenJson { token, url, page, expires_at }))
 }
 
 /// Tells what a resume token is for. It sends nothing: links are looked at by scanners of mails too.

@@ -112,8 +112,10 @@ pub struct NewResumeToken {
 pub struct ResumeTokenJson {
     /// The token.
     pub token: String,
-    /// Where to POST to, from the root of this server.
+    /// Where a program POSTs to: from the root of this server, or whole where `[server] public_url` is set.
     pub url: String,
+    /// The page where a person lets the job go on, in the same way.
+    pub page: String,
     /// When it is worth nothing any more.
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: Timestamp,

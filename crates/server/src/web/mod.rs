@@ -21,6 +21,7 @@ mod frame;
 mod graph;
 mod history;
 mod login;
+mod resume;
 mod sampler;
 mod server;
 mod session;
@@ -143,6 +144,7 @@ fn table() -> Vec<PageRoute> {
         view("/find", get(find::show)),
         view("/act", post(act::act)),
         ("/login", RouteSort::AuditedPage, get(login::ask).post(login::log_in)),
+        ("/resume/{token}", RouteSort::Page, get(resume::ask).post(resume::send)),
         ("/logout", RouteSort::AuditedPage, post(login::log_out)),
         view("/page/{file}", get(assets::serve)),
     ]

@@ -11,6 +11,7 @@ mod outage;
 mod overview;
 mod parked;
 mod plans;
+mod resume;
 mod rights;
 mod sessions;
 
