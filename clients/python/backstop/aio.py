@@ -246,6 +246,8 @@ class AsyncJob:
         self.fence: int = body["lease"]["fence"]
         #: What its waits for signals came to, by key; none after the time was up.
         self.signals: Body = body.get("signals") or {}
+        #: Why the run has rejected too much, once it has: it fails when it ends, so there is no reason to go on.
+        self.over_limit: Optional[str] = None
         self._steps = Steps(body.get("steps") or {})
         self._rejects = Rejects()
 
@@ -321,7 +323,7 @@ class AsyncJob:
         while self._rejects.waiting:
             batch = self._rejects.waiting[:TOGETHER]
             try:
-                await self._client.reject(self.lease, batch, self._rejects.seen or None)
+                self.over_limit = await self._client.reject(self.lease, batch, self._rejects.seen or None)
             except (TypeError, ValueError) as error:
                 raise RejectRefused(f"a rejected item is not valid JSON: {error}") from error
             except ApiError as error:

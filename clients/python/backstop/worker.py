@@ -66,6 +66,8 @@ class Job:
         self.fence: int = body["lease"]["fence"]
         #: What its waits for signals came to, by key; none after the time was up.
         self.signals: Body = body.get("signals") or {}
+        #: Why the run has rejected too much, once it has: it fails when it ends, so there is no reason to go on.
+        self.over_limit: Optional[str] = None
         self._steps = Steps(body.get("steps") or {})
         self._rejects = Rejects()
 
@@ -149,7 +151,7 @@ class Job:
         The server keeps a digest that tells the item from others, and the item itself with `keep=True`. `key` stands
         for the item when it does not tell itself from others; `count` says that it stands for several; `step`,
         `retries`, `retry_limit` and `final` are kept with it. Rejects are told in batches, the last of them before the
-        run ends; a run that rejects more than its limit fails.
+        run ends; a run that rejects more than its limit fails, and `over_limit` says so on the way.
         """
         if self._rejects.add(item, error, **told):
             self.flush_rejects()
@@ -164,7 +166,7 @@ class Job:
         while self._rejects.waiting:
             batch = self._rejects.waiting[:TOGETHER]
             try:
-                self._client.reject(self.lease, batch, self._rejects.seen or None)
+                self.over_limit = self._client.reject(self.lease, batch, self._rejects.seen or None)
             except (TypeError, ValueError) as error:
                 raise RejectRefused(f"a rejected item is not valid JSON: {error}") from error
             except ApiError as error:

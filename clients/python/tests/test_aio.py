@@ -136,6 +136,23 @@ class Async(unittest.IsolatedAsyncioTestCase):
         await self.client.finish([{"lease": run.lease, "outcome": outcome}])
         self.assertEqual((await self.client.attempts(job))[0]["output"], "one\ntwo\n")
 
+    async def test_a_run_learns_that_it_has_rejected_too_much(self) -> None:
+        worker, told = self.worker(), []
+
+        @worker.handler("picky")
+        async def picky(job: AsyncJob) -> None:
+            rejected = 0
+            while job.over_limit is None and rejected < 10_000:
+                await job.reject(rejected, "no name")
+                rejected += 1
+            told.append((rejected, job.over_limit))
+
+        await self.work(worker)
+        job = (await self.client.submit("picky", {}, queue=self.queue, max_retries=0)).id
+        self.assertEqual((await self.ended(job))["status"], "failed")
+        self.assertEqual(told[0][0], 100)
+        self.assertIn("100", told[0][1])
+
     async def test_progress_tells_of_a_cancel_at_once(self) -> None:
         worker, seen = self.worker(), []
         running, told = asyncio.Event(), asyncio.Event()

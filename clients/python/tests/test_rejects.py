@@ -41,7 +41,24 @@ class Rejecting(InProcess):
         last = rejects[-1]
         self.assertEqual((last["scope"], last["count"], last["retries"], last["run"]), ("stream", 7, 2, 1))
         groups = self.client.call("GET", "/api/v1/reject-groups")["items"]
-        self.assertEqual(sorted(group["items"] for group in groups), [7, 15])
+        self.assertEqual(sorted(group["items"] for group in groups if group["kind"] == "act"), [7, 15])
+
+    def test_a_run_learns_that_it_has_rejected_too_much(self) -> None:
+        worker, told = self.worker(), []
+
+        @worker.handler("picky")
+        def picky(job: Job) -> None:
+            rejected = 0
+            while job.over_limit is None and rejected < 10_000:
+                job.reject(rejected, "no name")
+                rejected += 1
+            told.append((rejected, job.over_limit))
+
+        self.work(worker)
+        job = self.client.submit("picky", {}, queue=self.queue, max_retries=0).id
+        self.client.wait(job, PATIENCE)
+        self.assertEqual((self.client.get(job)["status"], told[0][0]), ("failed", 100))
+        self.assertIn("100", told[0][1])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use backstop::{Backstop, MaintenanceHandle};
+use backstop::rejects::{RejectLimit, RejectSettings};
+use backstop::{Backstop, Config, MaintenanceHandle};
 use backstop_server::{Api, ServerSettings, serve};
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -17,7 +18,9 @@ fn client() -> PathBuf {
 
 /// A store in a file of its own, and somebody who takes back quickly what the dead have held.
 async fn engine(folder: &Path) -> (Backstop, MaintenanceHandle) {
-    let engine = Backstop::open(&format!("sqlite:{}", folder.join("jobs.db").display())).await.unwrap();
+    let rejects = RejectSettings::default().limit_of("picky", RejectLimit::NONE.most(50));
+    let url = format!("sqlite:{}", folder.join("jobs.db").display());
+    let engine = Backstop::open_with(&url, Config::default().rejects(rejects)).await.unwrap();
     let keeper = engine.maintenance().lease(Duration::from_millis(600)).start();
     (engine, keeper)
 }
