@@ -86,6 +86,9 @@ fn sentence(
                 @else if persons == 0 { (counted(needs.len() as u64, "thing")) " to know of" }
                 @else if persons == 1 { "1 thing needs you" }
                 @else { (number(persons as u64)) " things need you" }
+                @if persons > 0 && needs.len() > persons {
+                    ", " (number((needs.len() - persons) as u64)) " to know of"
+                }
             }
             p.lead {
                 (speed) ", oldest wait " (span(wait)) ", "
