@@ -93,7 +93,8 @@ impl Stage {
         let worker = worker.start().await.expect("it has kinds");
         let looked = async {
             while !self.engine.queues().list().await.expect("the store is there").iter().any(&is_so) {
-                tokio::task::yield_now().await;
+                // Looking without a pause would keep the worker from its work.
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
         tokio::time::timeout(Duration::from_secs(300), looked).await.expect("in time");

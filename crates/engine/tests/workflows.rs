@@ -113,6 +113,26 @@ impl Stage {
         self.worker.drain(50_000).await.expect("the store is there").len()
     }
 
+    /// Runs all that is due, and much of it at once, which is at least so many jobs: for thousands of them.
+    async fn drain_together(&self, jobs: u64) {
+        let succeeded = async || {
+            let queues = self.engine.queues().list().await.expect("the store is there");
+            queues.iter().map(|queue| queue.succeeded).sum::<u64>()
+        };
+        let before = succeeded().await;
+        let worker = self.engine.worker_sharing(self.site.clone()).register_all().queue("default", 200);
+        let worker = worker.start().await.expect("it has kinds");
+        let worked = async {
+            while succeeded().await < before + jobs {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(120), worked).await.expect("in time");
+        worker.stop().await;
+        // What followed from the last end.
+        self.drain().await;
+    }
+
     async fn view(&self, submitted: &SubmittedWorkflow) -> WorkflowView {
         self.engine.workflows().get(submitted.id).await.expect("the store is there").expect("it is stored")
     }
