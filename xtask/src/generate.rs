@@ -19,7 +19,7 @@ struct Page {
 /// What writes a page.
 enum Origin {
     /// An example program prints it.
-    Program { package: &'static str, example: &'static str, source: &'static str },
+    Example { name: &'static str, source: &'static str },
     /// The program `backstop` prints it.
     Backstop { arguments: &'static str, source: &'static str },
     /// People write it, and a function fills in the rest; nothing is compiled for it.
@@ -32,19 +32,11 @@ const PAGES: [Page; 5] = [
     Page { path: "docs/guarantees.md", origin: Origin::Text(guarantees::page) },
     Page {
         path: "docs/states.md",
-        origin: Origin::Program {
-            package: "backstop-core",
-            example: "states",
-            source: "crates/core/examples/states.rs",
-        },
+        origin: Origin::Example { name: "states", source: "crates/core/examples/states.rs" },
     },
     Page {
         path: "docs/openapi.json",
-        origin: Origin::Program {
-            package: "backstop-server",
-            example: "openapi",
-            source: "crates/server/examples/openapi.rs",
-        },
+        origin: Origin::Example { name: "openapi", source: "crates/server/examples/openapi.rs" },
     },
     Page {
         path: "docs/learn/configuration.md",
@@ -58,17 +50,8 @@ const PAGES: [Page; 5] = [
 impl Page {
     fn print(&self) -> Result<String, TaskError> {
         match self.origin {
-            Origin::Program { package, example, .. } => {
-                let line = format!("cargo run --quiet --package {package} --example {example}");
-                CommandLine::new(&line).output()
-            }
-            Origin::Backstop { arguments, .. } => {
-                // As the other steps of the whole check build it, so that it is compiled once.
-                CommandLine::new("cargo build --quiet --workspace --all-features --bins --examples").run()?;
-                let program = build_folder().join("debug").join("backstop").display().to_string();
-                let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
-                CommandLine::of(&[program]).with(&words).output()
-            }
+            Origin::Example { name, .. } => printed_by(&format!("examples/{name}"), ""),
+            Origin::Backstop { arguments, .. } => printed_by("backstop", arguments),
             Origin::Text(fill) => fill(),
         }
     }
@@ -80,7 +63,7 @@ impl Page {
     /// The file without which the page cannot be written; a page that is only filled in is its own.
     fn source(&self) -> &'static str {
         match self.origin {
-            Origin::Program { source, .. } | Origin::Backstop { source, .. } => source,
+            Origin::Example { source, .. } | Origin::Backstop { source, .. } => source,
             Origin::Text(_) => self.path,
         }
     }
@@ -122,6 +105,14 @@ impl Page {
             },
         }
     }
+}
+
+/// What a program prints. It is built as the other steps of the whole check build it, so that it is compiled once.
+fn printed_by(program: &str, arguments: &str) -> Result<String, TaskError> {
+    CommandLine::new("cargo build --quiet --workspace --all-features --bins --examples").run()?;
+    let program = build_folder().join("debug").join(program).display().to_string();
+    let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+    CommandLine::of(&[program]).with(&words).output()
 }
 
 /// Rewrites the named pages that changed, or all of them; `--check` only compares.
