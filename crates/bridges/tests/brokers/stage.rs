@@ -195,8 +195,9 @@ impl Stage {
 
     /// Waits until a broker that was started again has this queue again: it may listen before its queues are up.
     pub(crate) async fn until_up(&self, queue: &str) {
-        let settings =
-            self.server.settings(BridgeSettings::new(self.server.url(), SourceSettings::new(queue, "charge")));
+        let settings = self
+            .server
+            .settings(BridgeSettings::new(self.server.url(), SourceSettings::new(queue, "charge")));
         let connected = async {
             while let Err(error) = broker(&settings).connect().await {
                 eprintln!("the broker is not up yet: {error}");
