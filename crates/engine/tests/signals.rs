@@ -92,9 +92,10 @@ impl Stage {
         let worker = self.engine.worker_sharing(self.site.clone()).register_all().queue("default", 500);
         let worker = worker.start().await.expect("it has kinds");
         let looked = async {
+            let mut looks = tokio::time::interval(Duration::from_millis(20));
             while !self.engine.queues().list().await.expect("the store is there").iter().any(&is_so) {
                 // Looking without a pause would keep the worker from its work.
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                looks.tick().await;
             }
         };
         tokio::time::timeout(Duration::from_secs(300), looked).await.expect("in time");

@@ -123,8 +123,9 @@ impl Stage {
         let worker = self.engine.worker_sharing(self.site.clone()).register_all().queue("default", 200);
         let worker = worker.start().await.expect("it has kinds");
         let worked = async {
+            let mut looks = tokio::time::interval(Duration::from_millis(20));
             while succeeded().await < before + jobs {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                looks.tick().await;
             }
         };
         tokio::time::timeout(Duration::from_secs(120), worked).await.expect("in time");

@@ -199,9 +199,10 @@ impl Stage {
             .server
             .settings(BridgeSettings::new(self.server.url(), SourceSettings::new(queue, "charge")));
         let connected = async {
+            let mut looks = tokio::time::interval(Duration::from_millis(100));
             while let Err(error) = broker(&settings).connect().await {
                 eprintln!("the broker is not up yet: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                looks.tick().await;
             }
         };
         soon("the queue after a restart", connected).await;

@@ -19,7 +19,7 @@ use backstop_store::{Error as StoreError, Store};
 use tokio::time::Instant;
 
 use super::own::OwnDependencyKinds;
-use super::stored::{self, StoredCircuit};
+use super::stored::{self, DeadTries, StoredCircuit};
 use crate::config::Config;
 use crate::events::EventChannel;
 use crate::parts::EngineParts;
@@ -281,6 +281,14 @@ impl CircuitMemory {
         untold.counts.add(result);
         untold.probe |= call.probe.is_some();
         untold.given_back.extend(call.probe.filter(|_| result == CallResult::Ignored));
+    }
+
+    /// Counts tries as failed whose runs were ended because they took too long.
+    pub(crate) fn note_overdue(&self, tries: &DeadTries, ended: &[JobId]) {
+        for (key, generation, job) in tries.of_ended(ended) {
+            let pass = CircuitPass { generation, probe: true };
+            self.note(&CircuitCall::passed(key, pass, job), CallResult::Failure);
+        }
     }
 
     /// Tells the store what runs have said, as far as it is time.

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use backstop_core::circuit::{CallResult, Circuit, CircuitAlert, CircuitNotice, CircuitProbe};
+use backstop_core::circuit::{Circuit, CircuitAlert, CircuitNotice, CircuitProbe};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::{
     Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, WorkStore,
 };
 
-use super::breakers::{CircuitCall, CircuitMemory};
 use crate::alerts::Alerts;
 use crate::alerts::stored::{named_channels, removals};
-use crate::remote::CircuitPass;
 
 /// Documents that are read at once.
 const PAGE: usize = 500;
@@ -118,14 +116,12 @@ impl DeadTries {
         Ok(())
     }
 
-    /// Counts those of runs as failed that were ended because they took too long.
-    pub(crate) fn fail(&self, circuits: &CircuitMemory, ended: &[JobId]) {
-        for StoredTries { key, generation, probes } in &self.0 {
-            let pass = CircuitPass { generation: *generation, probe: true };
-            for probe in probes.iter().filter(|probe| ended.contains(&probe.job)) {
-                circuits.note(&CircuitCall::passed(key, pass, probe.job), CallResult::Failure);
-            }
-        }
+    /// Those of runs that were ended: the circuit, its generation, and the job.
+    pub(super) fn of_ended(&self, ended: &[JobId]) -> impl Iterator<Item = (&str, u64, JobId)> {
+        self.0.iter().flat_map(|StoredTries { key, generation, probes }| {
+            let probes = probes.iter().filter(|probe| ended.contains(&probe.job));
+            probes.map(|probe| (key.as_str(), *generation, probe.job))
+        })
     }
 }
 

@@ -8,8 +8,8 @@ use crate::parts::EngineParts;
 use crate::worker_reports;
 
 impl EngineParts {
-    /// Says of each job whether a limit, a circuit or a dependency keeps it from starting. Nothing is asked but what may concern one
-    /// of them.
+    /// Says of each job whether a limit, a circuit or a dependency keeps it from starting. Nothing is asked but what
+    /// may concern one of them.
     pub(crate) async fn mark_held<'a>(
         &self,
         views: impl IntoIterator<Item = &'a mut JobView>,

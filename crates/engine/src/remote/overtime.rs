@@ -78,7 +78,7 @@ impl Remote {
         let answers = self.write(reports).await?;
         let ended = jobs.into_iter().zip(answers).filter_map(|(job, answer)| answer.ok().map(|_| job));
         // Their workers are not asked any more what they think of the dependency.
-        tries.fail(&self.parts.circuits, &ended.collect::<Vec<_>>());
+        self.parts.circuits.note_overdue(&tries, &ended.collect::<Vec<_>>());
         self.parts.circuits.tell(&(&*self.parts).into()).await;
         Ok(())
     }
