@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
 /// What a call is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Class {
     /// New jobs come in. What is there already, which is claims above all, goes first: a crowd that submits would
     /// otherwise hold up the runs by which it finds room.
     Submit,
+    /// Single jobs are looked up by their ids, which people do in crowds, and the engine at the ends of runs.
+    Lookup,
     /// What people ask, which may last.
     Question,
 }
@@ -32,14 +34,14 @@ const VITAL_DEADLINE: Duration = Duration::from_secs(10);
 impl Class {
     /// True when it gives its connection back on meeting a lock, and tries again with patience.
     pub(crate) const fn hurries(self) -> bool {
-        matches!(self, Self::Work | Self::Submit | Self::Ending | Self::Duty)
+        matches!(self, Self::Work | Self::Submit | Self::Lookup | Self::Ending | Self::Duty)
     }
 
     /// How long one call may take, of what is allowed at most.
     pub(crate) fn deadline(self, most: Duration) -> Duration {
         match self {
             Self::Heartbeat | Self::Ending | Self::Duty => most.min(VITAL_DEADLINE),
-            Self::Work | Self::Submit | Self::Question => most,
+            Self::Work | Self::Submit | Self::Lookup | Self::Question => most,
         }
     }
 }
@@ -48,8 +50,9 @@ impl Class {
 #[derive(Debug)]
 pub struct Access {
     general: Semaphore,
-    /// Where new jobs wait for their place in the queue for a general one, in which only one of them stands at a time.
-    entrance: Semaphore,
+    /// Where those wait who come in crowds: of each crowd only one stands in the queue for a general one at a time.
+    submits: Semaphore,
+    lookups: Semaphore,
     /// Those of the general ones that may be held for long.
     lasting: Semaphore,
     questions: Semaphore,
@@ -74,7 +77,8 @@ impl Access {
         let part = |share: usize| Semaphore::new((connections / share).max(1));
         Self {
             general: part(1),
-            entrance: Semaphore::new(1),
+            submits: Semaphore::new(1),
+            lookups: Semaphore::new(1),
             lasting: Semaphore::new(connections.saturating_sub(1).max(1)),
             questions: part(2),
             patient: part(3),
@@ -89,10 +93,8 @@ impl Access {
             Class::Question => return self.lasting(&self.questions).await,
             Class::Duty => return self.lasting(&self.duties).await,
             Class::Work => self.general.acquire().await,
-            Class::Submit => {
-                let _first = self.entrance.acquire().await;
-                self.general.acquire().await
-            }
+            Class::Submit => self.one_of(&self.submits).await,
+            Class::Lookup => self.one_of(&self.lookups).await,
             Class::Heartbeat | Class::Ending => tokio::select! {
                 biased;
                 one = self.general.acquire() => one,
@@ -100,6 +102,11 @@ impl Access {
             },
         };
         Pass { _lasting: None, _connection: connection.ok() }
+    }
+
+    async fn one_of(&self, crowd: &Semaphore) -> Result<SemaphorePermit<'_>, AcquireError> {
+        let _first = crowd.acquire().await?;
+        self.general.acquire().await
     }
 
     /// Waits for the right to wait for a lock.
@@ -146,19 +153,25 @@ mod tests {
     }
 
     #[test]
-    fn those_who_submit_form_no_queue_before_others() {
-        let access = Access::new(1);
-        let first = access.pass(Class::Submit).now_or_never();
-        let mut crowd: Vec<_> = (0..8).map(|_| Box::pin(access.pass(Class::Submit))).collect();
-        let mut come_in = || crowd.iter_mut().filter_map(|submit| submit.now_or_never()).next();
-        assert!(come_in().is_none());
-        let mut claim = Box::pin(access.pass(Class::Work));
-        assert!((&mut claim).now_or_never().is_none());
-        drop(first);
-        let second = come_in();
-        assert!(second.is_some(), "one of them stood in the queue already");
-        drop(second);
-        assert!(claim.now_or_never().is_some(), "no other one did");
+    fn crowds_form_no_queue_before_others() {
+        for class in [Class::Submit, Class::Lookup] {
+            let access = Access::new(1);
+            let first = access.pass(class).now_or_never();
+            let mut crowd: Vec<_> = (0..8).map(|_| Box::pin(access.pass(class))).collect();
+            let mut come_in = || crowd.iter_mut().filter_map(|one| one.now_or_never()).next();
+            assert!(come_in().is_none());
+            let others =
+                [Class::Work, Class::Submit, Class::Lookup].into_iter().filter(|other| *other != class);
+            let mut others: Vec<_> = others.map(|other| Box::pin(access.pass(other))).collect();
+            assert!(others.iter_mut().all(|other| other.now_or_never().is_none()));
+            drop(first);
+            let second = come_in();
+            assert!(second.is_some(), "one of them stood in the queue already");
+            drop(second);
+            for other in others {
+                assert!(other.now_or_never().is_some(), "no other one of {class:?} did");
+            }
+        }
     }
 
     #[test]
@@ -178,7 +191,8 @@ mod tests {
     #[test]
     fn one_connection_is_enough_for_everybody_in_turn() {
         let access = Access::new(1);
-        for class in [Class::Question, Class::Work, Class::Submit, Class::Ending, Class::Duty] {
+        for class in [Class::Question, Class::Work, Class::Submit, Class::Lookup, Class::Ending, Class::Duty]
+        {
             assert!(access.pass(class).now_or_never().is_some(), "{class:?}");
         }
         assert!(access.patient().now_or_never().is_some());

@@ -85,6 +85,14 @@ impl ServerStore {
         self.call(Call::question(), question)
     }
 
+    /// A question about jobs by their ids, which is short.
+    fn look_up<'a, T: Send + 'a>(
+        &'a self,
+        question: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync + 'a,
+    ) -> Answer<'a, T> {
+        self.call(Call::new(Mode::Read, Class::Lookup), question)
+    }
+
     fn read<'a, T: Send + 'a>(
         &'a self,
         question: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync + 'a,
@@ -336,7 +344,7 @@ impl InspectStore for ServerStore {
     }
 
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
-        self.read(verb!(query::jobs, ids))
+        self.look_up(verb!(query::jobs, ids))
     }
 
     fn job_summaries(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobSummary>>> {
@@ -356,7 +364,7 @@ impl InspectStore for ServerStore {
     }
 
     fn attempts(&self, job: JobId, page: PageRequest<u32>) -> Answer<'_, Page<Attempt, u32>> {
-        self.read(move |tx| Box::pin(query::attempts(tx, job, page)))
+        self.look_up(move |tx| Box::pin(query::attempts(tx, job, page)))
     }
 
     fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, ExplainContext)>> {

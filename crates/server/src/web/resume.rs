@@ -84,7 +84,7 @@ fn asked(
             }
             button { "Let it go on" }
         }
-        p.lead { "This link can be used once, until " (when(visit.now, hint.expires_at)) "." }
+        p.lead { "This link can be used once. It expires " (when(visit.now, hint.expires_at)) "." }
     };
     answer(status, &frame::bare("A job waits", &body))
 }
