@@ -17,6 +17,7 @@ use crate::alerts::{AlertLog, IncidentAlertLog};
 use crate::engine::Backstop;
 use crate::parts::EngineParts;
 use crate::redrive::RedriveError;
+use crate::worker_reports::could_run;
 use crate::workflows::steps_before;
 
 /// Failures that belong together: see [`Backstop::incidents`].
@@ -153,10 +154,7 @@ impl Backstop {
         }
         let spec = &view.job.spec;
         let mut workers = self.workers().await?;
-        workers.retain(|worker| {
-            let knows = worker.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
-            worker.live && knows && worker.queues.iter().any(|queue| **queue == *spec.queue)
-        });
+        workers.retain(|worker| could_run(worker, spec));
         let mut reports = self.worker_reports(&workers).await?;
         let held = workers.into_iter().filter_map(|worker| {
             let report = reports.remove(&worker.id)?;

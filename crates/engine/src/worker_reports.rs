@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use backstop_core::health::{
     CountsByKind, DependencyEvent, DependencyReport, DependencyState, WorkerReport, add_counts,
 };
+use backstop_core::job::Spec;
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store, WorkStore,
@@ -121,6 +122,13 @@ pub(crate) async fn all(store: &dyn WorkStore) -> Result<HashMap<String, WorkerR
             _ => return Ok(found),
         }
     }
+}
+
+/// True for a live worker that serves the queue of a job and knows its kind.
+pub(crate) fn could_run(worker: &WorkerView, spec: &Spec) -> bool {
+    worker.live
+        && worker.queues.iter().any(|queue| **queue == *spec.queue)
+        && worker.kinds.iter().any(|known| known.covers(&spec.kind, spec.version))
 }
 
 /// Those of these workers that tell something.

@@ -250,13 +250,13 @@ async fn hands_on_tries_that_end_otherwise(engine: &Backstop) {
     let failed = Failure::new(Cause::Error, "Away", "no answer").retry_in(Duration::from_secs(3_600));
     remote.finish(vec![end(&first, Ended::Failed(failed))]).await.expect("it is there");
 
-    // Called off, which the worker hears by its heartbeat.
-    let called_off = next_try().await;
-    assert_eq!(called_off.grant.circuit.map(|pass| pass.probe), Some(true));
-    engine.cancel(called_off.grant.lease.job, "not needed").await.expect("it runs");
-    let kept = remote.heartbeat(&worker, vec![called_off.grant]).await.expect("the store is there");
+    // Canceled, which the worker hears by its heartbeat.
+    let canceled = next_try().await;
+    assert_eq!(canceled.grant.circuit.map(|pass| pass.probe), Some(true));
+    engine.cancel(canceled.grant.lease.job, "not needed").await.expect("it runs");
+    let kept = remote.heartbeat(&worker, vec![canceled.grant]).await.expect("the store is there");
     assert_eq!(kept.lost.len(), 1);
-    // Called off, and the worker has not heard of it.
+    // Canceled, and the worker has not heard of it.
     let unheard = next_try().await;
     engine.cancel(unheard.grant.lease.job, "not needed").await.expect("it runs");
     let late = vec![end(&unheard, Ended::Succeeded { result: None })];

@@ -5,7 +5,7 @@ use backstop_core::run_limit::{RunLimit, RunLimitView, SharingJob};
 use backstop_store::{Error as StoreError, Store};
 
 use crate::parts::EngineParts;
-use crate::worker_reports;
+use crate::worker_reports::{self, could_run};
 
 impl EngineParts {
     /// Says of each job whether a limit, a circuit or a dependency keeps it from starting. Nothing is asked but what
@@ -84,15 +84,11 @@ impl EngineParts {
             return Ok(());
         }
         let now = self.store.now().await?;
-        let mut workers = self.store.workers().await?;
-        workers.retain(|worker| worker.live);
+        let workers = self.store.workers().await?;
         let reports = worker_reports::by_worker(worker_reports::all(&*self.store).await?, &workers);
         for view in needing.iter_mut().filter(|view| view.record.is_due(now)) {
             let spec = &view.job.spec;
-            let able = workers.iter().filter(|worker| {
-                worker.queues.iter().any(|queue| **queue == *spec.queue)
-                    && worker.kinds.iter().any(|known| known.covers(&spec.kind, spec.version))
-            });
+            let able = workers.iter().filter(|worker| could_run(worker, spec));
             let red: Option<Vec<_>> =
                 able.map(|worker| reports.get(&worker.id)?.red_for(&spec.kind)).collect();
             let Some(first) = red.iter().flatten().min_by_key(|red| red.since) else { continue };

@@ -67,7 +67,7 @@ impl Remote {
                 ends.push((place, RemoteRunEnd { batch: lease.worker, kind, cause }));
                 first.push((place, ending));
             } else {
-                self.was_called_off(&result.grant, &detail).await;
+                self.settle_canceled(&result.grant, &detail).await;
                 again.push((place, self.repeated(result, detail).await));
             }
         }

@@ -92,7 +92,7 @@ impl Remote {
         let mut reasons = Vec::with_capacity(lost.len());
         for (grant, detail) in lost.iter().zip(details) {
             let reason = match detail {
-                Some(detail) if self.was_called_off(grant, &detail).await => LostReason::Canceled,
+                Some(detail) if self.settle_canceled(grant, &detail).await => LostReason::Canceled,
                 _ => LostReason::Stale,
             };
             reasons.push(LostLease { lease: grant.lease, reason });
@@ -100,8 +100,9 @@ impl Remote {
         Ok(reasons)
     }
 
-    /// True when the run was called off, rather than taken back. Then nobody else has given its try back.
-    pub(super) async fn was_called_off(&self, grant: &Grant, detail: &JobDetail) -> bool {
+    /// Gives the try back of a run that was canceled, and answers whether it was. Of one that was taken back, whoever
+    /// took it back has done that.
+    pub(super) async fn settle_canceled(&self, grant: &Grant, detail: &JobDetail) -> bool {
         let record = &detail.view.record;
         let canceled = record.state == State::Canceled && record.fence == grant.lease.fence;
         if canceled {
