@@ -97,9 +97,9 @@ pub(super) fn server(found: &[FileValue]) -> Result<ServerSection, ConfigFault> 
 fn public_host(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
     let host = rest.split('/').next()?;
-    let name = host.rsplit_once(':').filter(|_| !host.ends_with(']')).map_or(host, |(name, _)| name);
+    let (name, port) = host.rsplit_once(':').filter(|_| !host.ends_with(']')).unwrap_or((host, "443"));
     let plain = url.bytes().all(|byte| byte.is_ascii_graphic() && !br#"?#@"'<>\"#.contains(&byte));
-    (plain && !name.is_empty()).then_some(name)
+    (plain && !name.is_empty() && port.parse::<u16>().is_ok()).then_some(name)
 }
 
 fn take(
@@ -192,6 +192,8 @@ mod tests {
             ("ftp://jobs.example.com", None),
             ("https://", None),
             ("https://:443", None),
+            ("https://jobs.example.com:https", None),
+            ("https://jobs.example.com:70000", None),
             ("https://ann@jobs.example.com", None),
             ("https://jobs.example.com?x", None),
             ("https://jobs example.com", None),
