@@ -41,7 +41,7 @@ async fn whoever_has_the_link_lets_the_job_go_on_once() {
     let asked = stranger.get(&path).await;
     assert_eq!(asked.status, 200, "{}", asked.text);
     assert!(asked.text.contains("approved") && !asked.text.contains(&id), "{}", asked.text);
-    assert_eq!(state().await, "waiting", "whoever looks sends nothing");
+    assert_eq!(state().await, "waiting", "opening the link must not send the signal");
     let proof = proof(&asked.text);
     assert_eq!(stranger.send(&path, &[("payload", "1")]).await.status, 403, "not from this page");
     let wrong = stranger.send(&path, &[("proof", &proof), ("payload", "{oops")]).await;
