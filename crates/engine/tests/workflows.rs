@@ -12,6 +12,8 @@ mod raced;
 #[path = "workflows/renewed.rs"]
 mod renewed;
 mod stores;
+#[path = "workflows/wide.rs"]
+mod wide;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -440,26 +442,6 @@ async fn a_batch_is_judged_once(store: Arc<dyn Store>) {
     assert_eq!(stage.drain().await, 1, "its callback");
 }
 
-/// W3, W6: many to one, and one to many, in sets.
-async fn many_to_one_and_one_to_many(store: Arc<dyn Store>) {
-    const MANY: usize = 60;
-    let stage = Stage::on(&store);
-    let engine = &stage.engine;
-    let mut flow = engine.workflow("wide");
-    let first = flow.step("first", engine.enqueue(Add { a: 1, b: 1 })).add();
-    let mut middle = Vec::new();
-    for number in 0..MANY {
-        middle.push(
-            flow.step(format!("middle {number}"), engine.enqueue(Add { a: 1, b: 0 })).after(&first).add(),
-        );
-    }
-    flow.step("last", engine.enqueue(SumUp {})).after_all(&middle).when(Condition::Success).add();
-    let submitted = flow.submit().await.expect("a shape that can be");
-    assert_eq!(stage.drain().await, MANY + 2);
-    assert_eq!(stage.result(&submitted, "last").await, MANY);
-    assert_eq!(stage.view(&submitted).await.status, WorkflowStatus::Succeeded);
-}
-
 /// W1, W3: workers do all of it by themselves, with nobody to push them.
 async fn workers_go_on_by_themselves(store: Arc<dyn Store>) {
     let Stage { engine, site, .. } = Stage::on(&store);
@@ -569,7 +551,9 @@ async fn everything(store: Arc<dyn Store>) {
     a_dead_step_goes_on_when_it_is_driven_again(store.clone()).await;
     people_hold_back_and_call_off_all_of_it(store.clone()).await;
     a_batch_is_judged_once(store.clone()).await;
-    many_to_one_and_one_to_many(store.clone()).await;
+    wide::many_to_one_and_one_to_many(store.clone()).await;
+    wide::how_far_a_large_graph_is_is_read_without_its_nodes(store.clone()).await;
+    wide::one_stored_by_an_earlier_version_goes_on(store.clone()).await;
     one_that_cannot_be_read_holds_up_no_others(store.clone()).await;
     a_step_without_its_workflow_fails_for_good(store.clone()).await;
     renewed::a_step_decided_behind_a_dead_one_is_decided_anew(store.clone()).await;

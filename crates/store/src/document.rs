@@ -64,6 +64,8 @@ pub enum Drawer {
     Workflows,
     /// The graphs of workflows, by id. They never change.
     WorkflowGraphs,
+    /// The state of each node of a large graph, by id; that of a small one is part of its workflow.
+    WorkflowNodes,
     /// Ends of jobs of workflows and batches, of which nobody has said yet what follows, by
     /// [`EndNote::documents`](backstop_core::workflow::EndNote::documents).
     WorkflowEnds,
@@ -107,7 +109,7 @@ pub enum Drawer {
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -131,6 +133,7 @@ impl Drawer {
         Self::ScheduleMarks,
         Self::Workflows,
         Self::WorkflowGraphs,
+        Self::WorkflowNodes,
         Self::WorkflowEnds,
         Self::WorkflowKeys,
         Self::Steps,
@@ -196,6 +199,7 @@ impl Drawer {
             Self::ScheduleMarks => "schedule_mark",
             Self::Workflows => "workflow",
             Self::WorkflowGraphs => "workflow_graph",
+            Self::WorkflowNodes => "workflow_nodes",
             Self::WorkflowEnds => "workflow_end",
             Self::WorkflowKeys => "workflow_key",
             Self::Steps => "step",

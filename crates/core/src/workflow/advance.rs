@@ -63,6 +63,8 @@ impl WorkflowStatus {
 pub enum WorkflowBody {
     /// Nodes that wait for each other; the graph itself is stored beside it.
     Graph(WorkflowProgress),
+    /// The same of a large graph whose nodes are stored beside it too: what can be told without them.
+    Counted(WorkflowCounts),
     /// Jobs without an order.
     Batch(BatchProgress),
 }
@@ -164,7 +166,7 @@ impl Workflow {
                     }
                 }
             }
-            (WorkflowBody::Graph(_), None) => {}
+            (WorkflowBody::Graph(_) | WorkflowBody::Counted(_), _) => {}
         }
         let mut advance = Advance::default();
         if let (WorkflowBody::Graph(progress), Some(graph)) = (&mut self.body, graph) {
@@ -179,6 +181,7 @@ impl Workflow {
     pub fn counts(&self) -> WorkflowCounts {
         match &self.body {
             WorkflowBody::Graph(progress) => progress.counts(),
+            WorkflowBody::Counted(counts) => *counts,
             WorkflowBody::Batch(batch) => batch.counts(),
         }
     }
@@ -187,6 +190,8 @@ impl Workflow {
     fn judge(&mut self, advance: &mut Advance, now: Timestamp) {
         let over = match &self.body {
             WorkflowBody::Graph(progress) => progress.is_over(),
+            // Nothing follows from ends of nodes that are not known.
+            WorkflowBody::Counted(_) => return,
             WorkflowBody::Batch(batch) => batch.is_over(),
         };
         if !over {
@@ -219,7 +224,7 @@ impl Workflow {
             WorkflowBody::Batch(_) => WorkflowStatus::Failed,
             WorkflowBody::Graph(progress) if progress.has(NodeEnd::Failed) => WorkflowStatus::Failed,
             WorkflowBody::Graph(progress) if progress.has(NodeEnd::Canceled) => WorkflowStatus::Canceled,
-            WorkflowBody::Graph(_) => WorkflowStatus::Succeeded,
+            WorkflowBody::Graph(_) | WorkflowBody::Counted(_) => WorkflowStatus::Succeeded,
         }
     }
 }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::Condition;
 use crate::id::JobId;
 
+/// Nodes of which a workflow tells in its own document.
+pub(super) const FEW_NODES: usize = 64;
+
 /// How many of the nodes before it a node waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -96,6 +99,13 @@ impl From<Graph> for Nodes {
 }
 
 impl Graph {
+    /// True when how far its nodes are is stored in a document of its own: who lists workflows, or waits for one, does
+    /// not read what grows with their graphs.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.nodes.len() > FEW_NODES
+    }
+
     /// The graph of these nodes. An edge from a node that is not there is passed by.
     #[must_use]
     pub fn new(nodes: Vec<GraphNode>) -> Self {

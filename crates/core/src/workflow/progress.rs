@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::graph::FEW_NODES;
 use super::{Graph, Join, NodeEnd};
 use crate::id::JobId;
 
@@ -172,6 +173,12 @@ impl From<WorkflowProgress> for Letters {
 }
 
 impl WorkflowProgress {
+    /// True for that of a large graph: see [`Graph::is_large`].
+    #[must_use]
+    pub const fn is_long(&self) -> bool {
+        self.nodes.len() > FEW_NODES
+    }
+
     /// That of a graph whose jobs have just been stored: nodes that wait for nothing may run.
     #[must_use]
     pub fn begin(graph: &Graph) -> Self {

@@ -169,7 +169,7 @@ async fn piece(
     let canceled = follows.cancel.iter().map(|(job, cause)| (*job, Operation::PassBy { cause: *cause }));
     piece.operations.extend(canceled);
     piece.jobs.extend(callback_job(parts, &stored.workflow, graph.as_deref(), &follows).await?);
-    piece.edits.push(stored.edit());
+    piece.edits.extend(stored.edits());
     piece.news = WorkflowNews::of(parts, &stored.workflow, graph.as_deref(), &ends, &follows);
     Ok(Some(piece))
 }

@@ -217,7 +217,7 @@ impl BatchBuilder {
         // One without a job has ended when it is sealed.
         let follows = workflow.advance(None, &[], now);
         jobs.extend(callback_job(&parts, &workflow, None, &follows).await?);
-        let mut edits = vec![stored::edit(&workflow, Expect::Absent)];
+        let mut edits = stored::edits(&workflow, Expect::Absent);
         edits.extend(key.as_ref().map(|key| stored::key_edit(tenant.as_deref(), key, id)));
         match parts.store.amend(Amend { edits, jobs, ..Amend::default() }).await? {
             Amended::Done { now, .. } => {
@@ -327,7 +327,7 @@ impl BatchHandle {
             let now = parts.store.now().await?;
             let follows = stored.workflow.advance(None, &[], now);
             jobs.extend(callback_job(parts, &stored.workflow, None, &follows).await?);
-            let edits = vec![stored.edit()];
+            let edits = stored.edits();
             let amend = Amend { edits, jobs, operations: held, ..Amend::default() };
             match parts.store.amend(amend).await? {
                 Amended::Done { now, .. } => {

@@ -45,7 +45,7 @@ impl BatchStream {
         let found = stored::one(&*parts.store, &parts.workflows, batch.id).await?;
         Ok(found.and_then(|found| match found.workflow.body {
             WorkflowBody::Batch(progress) => Some(progress),
-            WorkflowBody::Graph(_) => None,
+            WorkflowBody::Graph(_) | WorkflowBody::Counted(_) => None,
         }))
     }
 

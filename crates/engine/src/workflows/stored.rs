@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use backstop_core::workflow::{Graph, Workflow, WorkflowBody};
+use backstop_core::workflow::{Graph, Workflow, WorkflowBody, WorkflowProgress};
 use backstop_core::{Timestamp, WorkflowId};
 use backstop_store::{Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, WorkStore};
+use serde::Serialize;
 
 use super::memory::WorkflowMemory;
 
@@ -40,27 +41,37 @@ impl FoundWorkflow {
 }
 
 impl StoredWorkflow {
-    /// The change that writes it over what was read.
-    pub(super) fn edit(&self) -> Edit {
-        edit(&self.workflow, Expect::Revision(self.revision))
+    /// The changes that write it over what was read.
+    pub(super) fn edits(&self) -> Vec<Edit> {
+        edits(&self.workflow, Expect::Revision(self.revision))
     }
 }
 
-/// The change that writes a workflow.
-pub(super) fn edit(workflow: &Workflow, expect: Expect) -> Edit {
-    let body = serde_json::to_string(workflow).unwrap_or_default();
-    Edit { drawer: Drawer::Workflows, key: workflow.id.to_string(), expect, body: Some(body.into()) }
+/// The changes that write a workflow. The nodes of a large graph are written beside it: their document rests on that of
+/// the workflow, which is always written with it.
+pub(super) fn edits(workflow: &Workflow, expect: Expect) -> Vec<Edit> {
+    let id = workflow.id;
+    match &workflow.body {
+        WorkflowBody::Graph(progress) if progress.is_long() => {
+            let body = WorkflowBody::Counted(progress.counts());
+            let head = Workflow { body, ..workflow.clone() };
+            vec![
+                edit(Drawer::Workflows, id, expect, &head),
+                edit(Drawer::WorkflowNodes, id, Expect::Any, progress),
+            ]
+        }
+        _ => vec![edit(Drawer::Workflows, id, expect, workflow)],
+    }
 }
 
 /// The change that writes a graph.
 pub(super) fn graph_edit(id: WorkflowId, graph: &Graph) -> Edit {
-    let body = serde_json::to_string(graph).unwrap_or_default();
-    Edit {
-        drawer: Drawer::WorkflowGraphs,
-        key: id.to_string(),
-        expect: Expect::Absent,
-        body: Some(body.into()),
-    }
+    edit(Drawer::WorkflowGraphs, id, Expect::Absent, graph)
+}
+
+fn edit(drawer: Drawer, id: WorkflowId, expect: Expect, document: &impl Serialize) -> Edit {
+    let body = serde_json::to_string(document).unwrap_or_default();
+    Edit { drawer, key: id.to_string(), expect, body: Some(body.into()) }
 }
 
 /// Where the workflow of a key is named. Keys of tenants are apart.
@@ -80,8 +91,11 @@ pub(crate) fn removal(workflow: &Workflow, revision: i64) -> Vec<Edit> {
     let gone = |drawer, key, expect| Edit { drawer, key, expect, body: None };
     let mut edits = vec![
         gone(Drawer::Workflows, key.clone(), Expect::Revision(revision)),
-        gone(Drawer::WorkflowGraphs, key, Expect::Any),
+        gone(Drawer::WorkflowGraphs, key.clone(), Expect::Any),
     ];
+    if !matches!(workflow.body, WorkflowBody::Batch(_)) {
+        edits.push(gone(Drawer::WorkflowNodes, key, Expect::Any));
+    }
     if let Some(key) = &workflow.key {
         edits.push(gone(Drawer::WorkflowKeys, key_name(workflow.tenant.as_deref(), key), Expect::Any));
     }
@@ -116,28 +130,49 @@ pub(super) async fn read(
     // Held here while they are read: what is remembered may not be enough for all of them.
     let known = ids.iter().filter_map(|id| Some((*id, memory.graph(*id)?)));
     let mut graphs: HashMap<WorkflowId, Arc<Graph>> = known.collect();
-    let unknown = ids.iter().filter(|id| !graphs.contains_key(id));
-    names.extend(unknown.map(|id| (Drawer::WorkflowGraphs, id.to_string())));
-    let mut found = store.named_documents(names).await?.into_iter();
+    let beside = ids.iter().flat_map(|id| {
+        let graph = graphs.get(id);
+        let unknown = graph.is_none().then_some(Drawer::WorkflowGraphs);
+        // That of a graph which is not known here may be long too.
+        let long = graph.is_none_or(|graph| graph.is_large()).then_some(Drawer::WorkflowNodes);
+        [unknown, long].into_iter().flatten().map(|drawer| (drawer, id.to_string()))
+    });
+    names.extend(beside);
+    let mut found = store.named_documents(names.clone()).await?.into_iter();
     let heads: Vec<Option<Document>> = found.by_ref().take(ids.len()).collect();
-    for document in found.flatten() {
-        if let (Ok(id), Some(graph)) = (document.key.parse(), parsed::<Graph>(&document)) {
+    let mut nodes: HashMap<WorkflowId, WorkflowProgress> = HashMap::new();
+    for ((drawer, key), document) in names.drain(ids.len()..).zip(found) {
+        let (Ok(id), Some(document)) = (key.parse(), document) else { continue };
+        if drawer == Drawer::WorkflowNodes {
+            nodes.extend(parsed(&document).map(|read| (id, read)));
+        } else if let Some(graph) = parsed::<Graph>(&document) {
             let graph = Arc::new(graph);
             memory.keep(id, &graph);
             graphs.insert(id, graph);
         }
     }
-    let one = |(id, document): (&WorkflowId, Option<Document>)| {
+    let mut one = |(id, document): (&WorkflowId, Option<Document>)| {
         let Some(document) = document else { return FoundWorkflow::Absent };
-        let Some(workflow) = parsed::<Workflow>(&document) else { return FoundWorkflow::Unreadable };
+        let Some(mut workflow) = parsed::<Workflow>(&document) else { return FoundWorkflow::Unreadable };
         let (revision, graph) = (document.revision, graphs.get(id).cloned());
+        if matches!(workflow.body, WorkflowBody::Counted(_)) {
+            let Some(progress) = nodes.remove(id) else { return FoundWorkflow::Unreadable };
+            workflow.body = WorkflowBody::Graph(progress);
+        }
         // Without its graph nobody knows what follows.
         if graph.is_none() && matches!(workflow.body, WorkflowBody::Graph(_)) {
             return FoundWorkflow::Unreadable;
         }
         FoundWorkflow::There(Box::new(StoredWorkflow { revision, workflow, graph }))
     };
-    Ok(ids.iter().zip(heads).map(one).collect())
+    Ok(ids.iter().zip(heads).map(&mut one).collect())
+}
+
+/// Reads how far a workflow is, without its nodes: that costs the same however many there are. None when it is not
+/// there, or cannot be read.
+pub(super) async fn head(store: &dyn WorkStore, id: WorkflowId) -> Result<Option<Workflow>, StoreError> {
+    let found = store.named_documents(vec![(Drawer::Workflows, id.to_string())]).await?;
+    Ok(found.into_iter().next().flatten().and_then(|document| parsed(&document)))
 }
 
 /// Reads one workflow; none when it is not there, or cannot be read.

@@ -49,7 +49,8 @@ pub(super) async fn submit(flow: WorkflowBuilder) -> Result<SubmittedWorkflow, W
         ..Workflow::new(id, name, body, parts.store.now().await?)
     };
     queues::add(&mut workflow, on)?;
-    let mut edits = vec![stored::edit(&workflow, Expect::Absent), stored::graph_edit(id, &graph)];
+    let mut edits = stored::edits(&workflow, Expect::Absent);
+    edits.push(stored::graph_edit(id, &graph));
     edits.extend(key.as_ref().map(|key| stored::key_edit(tenant.as_deref(), key, id)));
     let names: Vec<Arc<str>> = graph.nodes().iter().map(|node| node.name.clone()).collect();
     match parts.store.amend(Amend { edits, jobs, ..Amend::default() }).await? {

@@ -23,7 +23,7 @@ use crate::parts::EngineParts;
 /// Jobs that are operated on in one transaction.
 const CHUNK: usize = 1_000;
 
-/// Documents that a list reads at once, and for one page: each may hold a letter for every node of a large graph.
+/// Documents that a list reads at once, and for one page.
 const LOOK_STEP: usize = 100;
 const MOST_LOOKED: usize = 2_000;
 
@@ -94,6 +94,7 @@ impl WorkflowView {
         let Workflow { id, name, tenant, queues, status, created_at, finished_at, body, .. } = workflow;
         let (counts, nodes, batch) = match body {
             WorkflowBody::Batch(batch) => (batch.counts(), Vec::new(), Some(batch)),
+            WorkflowBody::Counted(counts) => (counts, Vec::new(), None),
             WorkflowBody::Graph(progress) => {
                 let nodes = graph.map(|graph| nodes(graph, &progress)).unwrap_or_default();
                 (progress.counts(), nodes, None)
@@ -299,7 +300,7 @@ pub(super) async fn operate(
             changed
         }
         (WorkflowBody::Batch(_), _) => operate_batch(parts, id, operation).await?,
-        (WorkflowBody::Graph(_), None) => 0,
+        (WorkflowBody::Graph(_) | WorkflowBody::Counted(_), _) => 0,
     };
     parts.workflows.touch(id);
     parts.workflows.ended.notify_one();
@@ -364,7 +365,7 @@ async fn show_pause(
             return Ok(());
         }
         stored.workflow.status = to;
-        let amend = Amend { edits: vec![stored.edit()], ..Amend::default() };
+        let amend = Amend { edits: stored.edits(), ..Amend::default() };
         if let Amended::Done { now, .. } = parts.store.amend(amend).await? {
             WorkflowNews::standing(parts, &stored.workflow).tell(parts, now);
             return Ok(());

@@ -31,8 +31,8 @@ impl Workflows<'_> {
         let mut events = parts.events.subscribe();
         let (mut pause, mut before) = (LOOK_AGAIN, None);
         loop {
-            let found = stored::one(&*parts.store, &parts.workflows, id).await?;
-            let view = WorkflowView::of(found.ok_or(WorkflowProblem::Unknown(id))?.workflow, None);
+            let found = stored::head(&*parts.store, id).await?;
+            let view = WorkflowView::of(found.ok_or(WorkflowProblem::Unknown(id))?, None);
             if before.as_ref() != Some(&view) {
                 progress(&view);
                 pause = LOOK_AGAIN;
