@@ -15,8 +15,8 @@ const LONG_FORM: &str = "BACKSTOP_TORTURE";
 /// The page that tells what was found.
 const GUARANTEES: &str = "docs/guarantees.md";
 
-const PACKAGES: &str = "--package backstop-chaos --package backstop-sqlite --package backstop-postgres \
-    --package backstop-mysql --package backstop-store --package backstop-core";
+const PACKAGES: &str = "--package backstop-chaos --package backstop --package backstop-sqlite \
+    --package backstop-postgres --package backstop-mysql --package backstop-store --package backstop-core";
 
 /// Runs the long form of every campaign and property test, or of those whose name contains a given word.
 pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {

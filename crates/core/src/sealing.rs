@@ -79,7 +79,13 @@ impl<'a> Owner<'a> {
     /// The result of a step of a stored job.
     #[must_use]
     pub fn step_of(spec: &'a Spec) -> Self {
-        Self { job: spec.id, kind: &spec.kind, part: SealedPart::Step }
+        Self::step(spec.id, &spec.kind)
+    }
+
+    /// The result of a step of a job of this id and kind.
+    #[must_use]
+    pub const fn step(job: JobId, kind: &'a str) -> Self {
+        Self { job, kind, part: SealedPart::Step }
     }
 
     /// An item that a run of a job of this id and kind rejected.

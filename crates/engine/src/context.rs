@@ -29,6 +29,7 @@ use crate::run::output::RunOutput;
 use crate::run::rejects::RunRejects;
 use crate::run::steps::RunSteps;
 use crate::sealing::{self, ShownPayload};
+use crate::workflows::NamesStep;
 use crate::workflows::inputs::Inputs;
 
 pub use self::signal::{SignalCall, Signaled};
@@ -184,12 +185,14 @@ impl<C> JobContext<C> {
         &self.run.inputs
     }
 
-    /// What a step before this one returned (W1).
+    /// What a step before this one returned (W1): see [`StepName`](crate::workflows::StepName) for names that know what
+    /// that is.
     ///
     /// # Errors
     /// When this job does not follow such a step, or its result has another shape.
-    pub fn input<T: DeserializeOwned>(&self, step: &str) -> Result<T, serde_json::Error> {
-        let value = self.run.inputs.get(step);
+    pub fn input<T: DeserializeOwned>(&self, step: impl NamesStep<T>) -> Result<T, serde_json::Error> {
+        let step = step.into_name();
+        let value = self.run.inputs.get(&*step);
         let missing =
             || serde::de::Error::custom(format!("there is no result of a step `{step}` before this one"));
         serde_json::from_value(value.cloned().ok_or_else(missing)?)

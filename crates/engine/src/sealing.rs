@@ -121,10 +121,28 @@ pub(crate) fn shown_reject(config: &Config, kind: &str, item: &Arc<str>) -> Valu
 
 fn kept(config: &Config, spec: &Spec, owner: Owner<'_>, text: String) -> Result<Arc<str>, String> {
     match &config.encryption {
-        Some(encryption) if encryption.covers(&spec.kind) || is_sealed(&spec.payload) => {
-            encryption.seal(owner, &text)
-        }
+        Some(encryption) if seals(config, spec) => encryption.seal(owner, &text),
         _ => Ok(text.into()),
+    }
+}
+
+/// True when what a job brings forth is sealed here: its kind is, or its payload was.
+pub(crate) fn seals(config: &Config, spec: &Spec) -> bool {
+    let encryption = config.encryption.as_ref();
+    encryption.is_some_and(|encryption| encryption.covers(&spec.kind) || is_sealed(&spec.payload))
+}
+
+/// What a job of a sealed kind waited for, as it is kept (W10): as the result of a step. Who sends it may have no keys,
+/// as who submits may have none.
+pub(crate) fn kept_signal(
+    config: &Config,
+    job: JobId,
+    kind: &str,
+    text: Arc<str>,
+) -> Result<Arc<str>, String> {
+    match &config.encryption {
+        Some(encryption) => encryption.seal(Owner::step(job, kind), &text),
+        None => Ok(text),
     }
 }
 

@@ -63,8 +63,16 @@ impl<T> Enqueue<T> {
     }
 
     pub(crate) fn typed<J: Job<Output: IntoReply<Value = T>>>(parts: &Arc<EngineParts>, job: &J) -> Self {
+        Self::of_kind::<J>(parts, payload(job))
+    }
+
+    /// A job of this kind with its payload as it is stored.
+    pub(crate) fn of_kind<J: Job<Output: IntoReply<Value = T>>>(
+        parts: &Arc<EngineParts>,
+        payload: Result<Arc<str>, Refusal>,
+    ) -> Self {
         let defaults = J::defaults();
-        let spec = payload(job).map(|payload| {
+        let spec = payload.map(|payload| {
             let mut spec = Spec::new(crate::ids::job_id(), J::KIND, payload);
             spec.version = J::VERSION;
             spec.priority = defaults.priority;

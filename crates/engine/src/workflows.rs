@@ -22,6 +22,7 @@ mod predicate;
 mod problem;
 mod queues;
 mod renew;
+mod step_name;
 pub(crate) mod stored;
 mod submit;
 mod told;
@@ -36,6 +37,7 @@ pub use self::chain::Chain;
 pub(crate) use self::predicate::PredicateHandler;
 pub use self::predicate::predicate_kind;
 pub use self::problem::WorkflowProblem;
+pub use self::step_name::{NamesStep, StepName};
 pub use self::submit::SubmittedWorkflow;
 pub(crate) use self::view::steps_before;
 pub use self::view::{NodeView, WorkflowFilter, WorkflowView, Workflows};
@@ -95,7 +97,7 @@ impl Backstop {
     /// assert_eq!(submitted.nodes.len(), 3);
     /// # Ok(()) }
     /// ```
-    pub fn chain<T>(&self, name: impl Into<Arc<str>>, first: crate::submit::Enqueue<T>) -> Chain {
+    pub fn chain<T>(&self, name: impl Into<Arc<str>>, first: crate::submit::Enqueue<T>) -> Chain<T> {
         Chain::new(self.workflow(name), first)
     }
 

@@ -427,7 +427,7 @@ async fn answer(parts: &EngineParts, run: &Run, call: StoreCall) -> Result<CallA
             let range = DocumentRange::first(Drawer::Rejects, REJECTS_PAGE).under(under);
             store.documents(DocumentRange { after, ..range }).await.map(documents)
         }
-        StoreCall::Wait(request) => wait::begin(parts, run.lease, run.job.spec.tenant(), &request)
+        StoreCall::Wait(request) => wait::begin(parts, run.lease, &run.job.spec, &request)
             .await
             .map(|start| CallAnswer::Waits(start.ok())),
     };

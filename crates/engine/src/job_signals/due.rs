@@ -119,7 +119,7 @@ async fn time_out_together(parts: &EngineParts, waits: &[DueWait]) -> Result<(),
             let expect = Expect::Revision(document.revision);
             amend.edits.push(remove(Drawer::SignalWaits, name.clone(), expect));
             // A job waits once at a time, so it is named once.
-            amend.operations.push(wait.answered(&SignalAnswer::TimedOut));
+            amend.operations.push(wait.answered(parts, &SignalAnswer::TimedOut)?);
         }
     }
     // A conflict leaves all of it for the next look.

@@ -250,7 +250,8 @@ impl SignalStep<'_> {
             edits.push(remove(Drawer::SignalWaits, document.key.clone(), Expect::Any));
             edits.push(wait.look(&document.key).removed(wait.until));
         }
-        let operations = waits.iter().map(|(_, wait)| wait.answered(&answer)).collect();
+        let answered = waits.iter().map(|(_, wait)| wait.answered(self.parts, &answer));
+        let operations = answered.collect::<Result<_, _>>()?;
         let amend = Amend { edits, operations, strict: true, ..Amend::default() };
         match self.parts.store.amend(amend).await? {
             Amended::Done { .. } if more => Ok(StepEnd::Written),

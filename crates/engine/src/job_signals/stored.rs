@@ -1,11 +1,16 @@
 //! Signals and waits as documents.
 
+use std::sync::Arc;
+
 use backstop_core::job::{Operation, SignalAnswer, StepFact, StepWrite};
 use backstop_core::{Fence, JobId, Timestamp, digest};
 use backstop_store::{Document, Drawer, Edit, Error as StoreError, Expect, WorkStore};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::parts::EngineParts;
+use crate::sealing;
 
 /// Which signal: those of different tenants have nothing to do with each other (E13).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,15 +93,29 @@ pub(crate) struct StoredWait {
     pub(crate) step: String,
     pub(crate) index: Option<u32>,
     pub(crate) until: Timestamp,
+    /// The kind of the job, when what it is given is sealed (E12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sealed: Option<Arc<str>>,
 }
 
 impl StoredWait {
     /// What hands it `answer`.
-    pub(crate) fn answered(&self, answer: &SignalAnswer) -> (JobId, Operation) {
-        let fact = StepFact::Done(answer.to_text());
-        let step = StepWrite { index: self.index, name: self.step.clone(), fact };
+    pub(crate) fn answered(
+        &self,
+        parts: &EngineParts,
+        answer: &SignalAnswer,
+    ) -> Result<(JobId, Operation), StoreError> {
+        let mut text = answer.to_text();
+        if let Some(kind) = &self.sealed {
+            text = sealing::kept_signal(&parts.config, self.job, kind, text).map_err(|problem| {
+                let problem = format!("the payload of a signal cannot be sealed: {problem}");
+                StoreError::Unavailable { location: parts.store.info().location, problem, source: None }
+            })?;
+        }
+        let step = StepWrite { index: self.index, name: self.step.clone(), fact: StepFact::Done(text) };
         let timed_out = *answer == SignalAnswer::TimedOut;
-        (self.job, Operation::Signal { fence: self.fence, signal: self.key.clone(), timed_out, step })
+        let signal = self.key.clone();
+        Ok((self.job, Operation::Signal { fence: self.fence, signal, timed_out, step }))
     }
 
     /// The look that ends it when its time is up.

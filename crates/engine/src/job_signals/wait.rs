@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop_core::job::{SignalAnswer, Stale};
+use backstop_core::job::{SignalAnswer, Spec, Stale};
 use backstop_core::{Lease, Timestamp};
 use backstop_store::{Amend, Amended, DocumentRange, Drawer, Error as StoreError, Expect, WorkStore};
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use super::stored::{
     tenant_prefix, write,
 };
 use crate::parts::EngineParts;
+use crate::sealing;
 
 /// Signals that are read at once.
 const PAGE: usize = 100;
@@ -40,18 +41,18 @@ pub(crate) enum WaitStart {
     Until(Timestamp),
 }
 
-/// Says that a run of `tenant` waits, then looks for a signal that came before. In this order, and both before the end
+/// Says that a run of this job waits, then looks for a signal that came before. In this order, and both before the end
 /// of the run is written: see the module above.
 pub(crate) async fn begin(
     parts: &EngineParts,
     lease: Lease,
-    tenant: Option<&str>,
+    spec: &Spec,
     request: &WaitRequest,
 ) -> Result<Result<WaitStart, Stale>, StoreError> {
     let store = &parts.store;
     let now = store.now().await?;
     let until = now.after(request.timeout.min(parts.config.limits.delay));
-    let name = SignalName::new(tenant, &request.signal);
+    let name = SignalName::new(spec.tenant(), &request.signal);
     let wait = StoredWait {
         key: request.signal.clone(),
         job: lease.job,
@@ -59,6 +60,7 @@ pub(crate) async fn begin(
         step: request.step.clone(),
         index: request.index,
         until,
+        sealed: sealing::seals(&parts.config, spec).then(|| spec.kind.clone()),
     };
     let place = name.wait(lease.job);
     let edits =
@@ -68,7 +70,7 @@ pub(crate) async fn begin(
         let Some(kept) = oldest(&**store, &name, &wait, now).await? else {
             return Ok(Ok(WaitStart::Until(until)));
         };
-        let amend = taken(&name, kept.clone(), &wait, &place);
+        let amend = taken(parts, &name, kept.clone(), &wait, &place)?;
         match store.amend(amend).await? {
             Amended::Done { .. } => return Ok(Ok(WaitStart::Taken(kept.signal.payload))),
             Amended::Conflict { .. } => {}
@@ -123,7 +125,13 @@ async fn oldest(
 }
 
 /// The change that gives a kept signal to the job that waits.
-fn taken(name: &SignalName, kept: FoundSignal, wait: &StoredWait, place: &str) -> Amend {
+fn taken(
+    parts: &EngineParts,
+    name: &SignalName,
+    kept: FoundSignal,
+    wait: &StoredWait,
+    place: &str,
+) -> Result<Amend, StoreError> {
     let FoundSignal { place: at, revision, signal, count } = kept;
     let mut edits = vec![
         remove(Drawer::Signals, at.clone(), Expect::Revision(revision)),
@@ -133,8 +141,8 @@ fn taken(name: &SignalName, kept: FoundSignal, wait: &StoredWait, place: &str) -
         wait.look(place).removed(wait.until),
     ];
     edits.extend(remembered(&at, &signal, 1));
-    let operations = vec![wait.answered(&SignalAnswer::Received(signal.payload))];
-    Amend { edits, operations, strict: true, ..Amend::default() }
+    let operations = vec![wait.answered(parts, &SignalAnswer::Received(signal.payload))?];
+    Ok(Amend { edits, operations, strict: true, ..Amend::default() })
 }
 
 /// How the names of all waits of a tenant begin; of everybody's when there is none to ask for.

@@ -36,7 +36,7 @@ impl Remote {
         let timeout = timeout.unwrap_or(limits.delay).min(limits.delay);
         let request =
             WaitRequest { signal: signal.clone(), step: next_step(signal, record), index: None, timeout };
-        let started = wait::begin(&self.parts, result.grant.lease, spec.tenant(), &request).await?;
+        let started = wait::begin(&self.parts, result.grant.lease, spec, &request).await?;
         let until = match started {
             Ok(WaitStart::Until(until)) => until,
             // It has it, and goes on at once; or the lease is stale, which the end of the run finds too.

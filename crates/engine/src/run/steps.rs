@@ -192,7 +192,7 @@ impl Run {
         match &self.listener {
             // In a process of its own, its worker asks.
             Some(listener) => listener.waits(self.lease, request.clone()),
-            None => Box::pin(wait::begin(&self.engine.parts, self.lease, self.job.spec.tenant(), request)),
+            None => Box::pin(wait::begin(&self.engine.parts, self.lease, &self.job.spec, request)),
         }
     }
 

@@ -9,8 +9,9 @@ use backstop_core::{JobId, Refusal};
 use serde::Serialize;
 
 use super::problem::WorkflowProblem;
+use super::step_name::NamesStep;
 use super::submit::{SubmittedWorkflow, submit};
-use crate::job::Job;
+use crate::job::{Job, ResultOf};
 use crate::parts::EngineParts;
 use crate::submit::{Enqueue, callback_of};
 
@@ -25,6 +26,9 @@ pub struct WorkflowBuilder {
     pub(super) on_success: Option<Result<Callback, Refusal>>,
     pub(super) on_failure: Option<Result<Callback, Refusal>>,
 }
+
+/// The payload of a job that is given the result of another one.
+pub(super) const NOT_YET: &str = "null";
 
 /// The job of a node.
 pub(super) struct StepJob {
@@ -95,9 +99,46 @@ impl WorkflowBuilder {
     }
 
     /// A step: a job with a name of its own. Say what it follows, then [`StepBuilder::add`] it.
-    pub fn step<T>(&mut self, name: impl Into<Arc<str>>, job: Enqueue<T>) -> StepBuilder<'_, T> {
-        let node = ShapeNode { name: name.into(), ..ShapeNode::default() };
+    pub fn step<T>(&mut self, name: impl NamesStep<T>, job: Enqueue<T>) -> StepBuilder<'_, T> {
+        let node = ShapeNode { name: name.into_name(), ..ShapeNode::default() };
         StepBuilder { flow: self, node, job }
+    }
+
+    /// A step that runs the job which an earlier step returns.
+    ///
+    /// ```
+    /// use backstop::prelude::*;
+    ///
+    /// #[job]
+    /// async fn charge(cents: u32) -> JobResult<String> {
+    ///     Ok(format!("{cents} cents"))
+    /// }
+    ///
+    /// #[job]
+    /// async fn price(pieces: u32) -> JobResult<Charge> {
+    ///     Ok(Charge { cents: pieces * 330 })
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// let mut order = engine.workflow("order");
+    /// let priced = order.step("price", engine.enqueue(Price { pieces: 3 })).add();
+    /// order.step_of("charge", &priced).add();
+    /// let submitted = order.submit().await?;
+    /// # let worker = engine.worker(()).register::<Charge>().register::<Price>();
+    /// # worker.queue("default", 4).inline()?.drain(10).await?;
+    /// # let charged = engine.job(submitted.nodes[1].1).await?.expect("it is stored");
+    /// # assert_eq!(charged.view.result.as_deref(), Some("\"990 cents\""));
+    /// # Ok(()) }
+    /// ```
+    pub fn step_of<J: Job>(
+        &mut self,
+        name: impl NamesStep<ResultOf<J>>,
+        earlier: &Step<J>,
+    ) -> StepBuilder<'_, ResultOf<J>> {
+        let job = Enqueue::of_kind::<J>(&self.parts, Ok(NOT_YET.into()));
+        self.step(name, job).payload_from(earlier)
     }
 
     /// Of the steps that follow this one, only the first runs whose condition holds, in the order in which they were

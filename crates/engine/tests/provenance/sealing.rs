@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use backstop::prelude::*;
-use backstop::{Cause, Config, Encryption, EventKind, State, TerminalReason};
+use backstop::{Cause, Config, Encryption, EventKind, Signaled, State, TerminalReason};
 use backstop_core::job::Masking;
 use backstop_core::sealing::{SealingKeys, is_sealed};
 use backstop_core::signing::SecretKey;
-use backstop_store::{JobFilter, ModelStore, PageRequest, SystemClock};
+use backstop_store::{DocumentRange, Drawer, JobFilter, ModelStore, PageRequest, SystemClock};
 
 use crate::place::{App, Place, after, detail, drain, strict, work};
 
@@ -222,5 +222,52 @@ async fn what_a_handler_tells_is_told_as_a_view_would_show_it() {
             }
             _ => assert_eq!(told, serde_json::json!("[encrypted]")),
         }
+    }
+}
+
+/// Answers with what it was sent, twice.
+#[derive(Serialize, Deserialize)]
+struct Ask {}
+
+impl Job for Ask {
+    const KIND: &'static str = "ask";
+    type Context = ();
+    type Output = JobResult<String>;
+
+    async fn run(self, cx: JobContext<()>) -> JobResult<String> {
+        let mut answer = String::new();
+        for signal in ["early", "late"] {
+            if let Signaled::Received(said) = cx.signal::<String>(signal).await? {
+                answer.push_str(&said);
+            }
+        }
+        Ok(answer)
+    }
+}
+
+#[tokio::test]
+async fn what_a_job_waited_for_is_sealed_when_it_has_it() {
+    // E12, W10
+    for place in Place::all("signaled").await {
+        let engine = place.open(Config::default().encryption(sealing(&[("s1", 1)]).kind("ask"))).await;
+        let name = place.name();
+        let worker = engine.worker(()).register::<Ask>().queue("default", 1).inline().expect("a worker");
+        // One that is kept, which is of no kind until then, and one that comes when it waits.
+        engine.signals().send("early", &"a hint, ").await.expect("kept");
+        let id = engine.enqueue(Ask {}).submit().await.expect("admitted").id;
+        worker.drain(5).await.expect("drained");
+        assert_eq!(detail(&engine, id).await.view.state(), State::Waiting, "{name}");
+        let sent = engine.signals().send("late", &NEEDLE).await.expect("sent");
+        assert_eq!(sent.delivered, 1, "{name}");
+        let steps = engine.store().documents(DocumentRange::first(Drawer::Steps, 10)).await.expect("steps");
+        assert_eq!(steps.items.len(), 2, "{name}");
+        assert!(steps.items.iter().all(|step| is_sealed(&step.body)), "{name}: {:?}", steps.items);
+        worker.drain(5).await.expect("drained");
+        let found = detail(&engine, id).await;
+        let answered = engine.revealed(&found.view).result;
+        assert_eq!(answered.as_deref(), Some(format!("\"a hint, {NEEDLE}\"").as_str()), "{name}");
+        assert!(!place.dump().await.contains(NEEDLE), "{name}");
+        drop((engine, worker));
+        place.done().await;
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use backstop::prelude::*;
 use backstop::workflows::{Condition, SubmittedWorkflow, WorkflowFilter, WorkflowStatus};
 use backstop_store::{Amend, Drawer, Edit, Expect, PageRequest, Store};
 use serde_json::{Value, json};
@@ -87,10 +86,8 @@ pub(super) async fn one_stored_by_an_earlier_version_goes_on(store: Arc<dyn Stor
         let (key, expect) = (submitted.id.to_string(), Expect::Any);
         Edit { drawer, key, expect, body }
     };
-    let edits = vec![
-        write(Drawer::Workflows, Some(head.to_string().into())),
-        write(Drawer::WorkflowNodes, None),
-    ];
+    let edits =
+        vec![write(Drawer::Workflows, Some(head.to_string().into())), write(Drawer::WorkflowNodes, None)];
     store.amend(Amend { edits, ..Amend::default() }).await.expect("written");
     drain_all(&stage).await;
     assert_eq!(stage.view(&submitted).await.status, WorkflowStatus::Succeeded);
