@@ -7,9 +7,10 @@ asyncio. All of them need nothing but the standard library.
 from .aio import AsyncClient, AsyncJob, AsyncWorker
 from .client import ApiError, Client, Submitted
 from .options import Backoff, Callback, JobFilter, NewJob, SubmitOptions
-from .outcomes import Cancel, Invalid, Permanent, RateLimited, ReportedFailure, RetryIn, Snooze, Transient, Waiting
+from .outcomes import Cancel, Invalid, NotDone, Permanent, RateLimited, ReportedFailure, RetryIn, Snooze
+from .outcomes import Transient, Waiting
 from .rejects import RejectRefused
-from .steps import StepRefused, StepsChanged
+from .steps import EffectPolicy, EffectUnknown, StepRefused, StepsChanged
 from .worker import Job, Worker
 
 __all__ = [
@@ -21,10 +22,13 @@ __all__ = [
     "Callback",
     "Cancel",
     "Client",
+    "EffectPolicy",
+    "EffectUnknown",
     "Invalid",
     "Job",
     "JobFilter",
     "NewJob",
+    "NotDone",
     "Permanent",
     "RateLimited",
     "ReportedFailure",

@@ -18,9 +18,9 @@ from typing import Optional, Sequence, Set, TypeVar, Union, cast
 
 from .client import ENDED, LOOK_FIRST, LOOK_LONGEST, ApiError, Body, Client, Json, Submitted
 from .options import JobFilter, NewJob, SubmitOptions
-from .outcomes import Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
+from .outcomes import NotDone, Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
 from .rejects import TOGETHER, RejectRefused, Rejects
-from .steps import StepRefused, Steps
+from .steps import EffectPolicy, StepCall, Steps, effect_policy
 from .worker import LINES
 
 if TYPE_CHECKING:
@@ -200,9 +200,17 @@ class AsyncClient:
         """Tells of items that a run could not handle; see `Client.reject`."""
         return cast(Optional[str], await self._run(functools.partial(self._client.reject, lease, items, seen)))
 
-    async def step(self, lease: str, name: str, result: Any) -> None:
-        """Stores that a step of a run succeeded; see `Client.step`."""
-        await self._run(functools.partial(self._client.step, lease, name, result))
+    async def step(self, lease: str, name: str, result: Any, index: Optional[int] = None) -> None:
+        """Stores that a step or an effect of a run succeeded; see `Client.step`."""
+        await self._run(functools.partial(self._client.step, lease, name, result, index))
+
+    async def effect(self, lease: str, name: str, key: str, policy: str, index: Optional[int] = None) -> Body:
+        """Stores that a run is about to call an effect; see `Client.effect`."""
+        return await self._run(functools.partial(self._client.effect, lease, name, key, policy, index))
+
+    async def not_done(self, lease: str, name: str, index: Optional[int] = None) -> None:
+        """Stores that an effect which was begun is known not to have happened."""
+        await self._run(functools.partial(self._client.not_done, lease, name, index))
 
     def another(self, connections: int = 1) -> "AsyncClient":
         """A client of the same server with connections of its own."""
@@ -248,7 +256,7 @@ class AsyncJob:
         self.signals: Body = body.get("signals") or {}
         #: Why the run has rejected too much, once it has: it fails when it ends, so there is no reason to go on.
         self.over_limit: Optional[str] = None
-        self._steps = Steps(body.get("steps") or {})
+        self._steps = Steps(body.get("steps") or {}, body.get("step_history") or [])
         self._rejects = Rejects()
 
     @property
@@ -281,30 +289,63 @@ class AsyncJob:
 
     def signal(self, key: str, timeout: Optional[float] = None) -> Any:
         """Waits for a signal, for so many seconds at most; see `Job.signal`. Nothing is awaited here."""
+        index = self._steps.begin_wait(key)
         if key in self.signals:
             return self.signals[key]
-        raise Waiting(key, timeout)
+        raise Waiting(key, timeout, index)
 
     async def step(self, name: str, function: Callable[[], Awaitable[T]]) -> T:
-        """Runs `function` once per success; see `Job.step`. Its order is that of the calls, so await one at a time."""
-        stored, result = self._steps.begin(name)
-        if stored:
-            return cast(T, result)
+        """Runs `function` once per success; see `Job.step`. Its index is taken when it begins: steps that are awaited
+        together by `asyncio.gather` have the order of its arguments.
+        """
+        call = self._steps.begin(name)
+        if call.is_stored:
+            return cast(T, call.result)
         made = await function()
+        await self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.index))
+        return made
+
+    async def effect(
+        self,
+        name: str,
+        key: str,
+        function: Callable[[], Awaitable[T]],
+        policy: Optional[EffectPolicy] = None,
+        verify: Optional[Callable[[], Awaitable[Optional[T]]]] = None,
+    ) -> T:
+        """Calls the outside by `function`, which must not happen twice without anybody knowing; see `Job.effect`."""
+        chosen = effect_policy(policy, verify is not None)
+        call = self._steps.begin(name, key)
+        if call.is_stored:
+            return cast(T, call.result)
+        answer = await self._tell_step(call, lambda: self._client.effect(self.lease, name, key, chosen, call.index))
+        if answer["state"] == "done":
+            return cast(T, answer["result"])
+        made = await verify() if answer["state"] == "verify" and verify is not None else None
+        if made is None:
+            try:
+                made = await function()
+            except NotDone:
+                await self._tell_step(call, lambda: self._client.not_done(self.lease, name, call.index))
+                raise
+        await self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.index))
+        return made
+
+    async def _tell_step(self, call: StepCall, tell: Callable[[], Awaitable[T]]) -> T:
+        """Tells of a step until the server has taken or refused it."""
         pause = PAUSE_FIRST
         while True:
             try:
-                await self._client.step(self.lease, name, made)
-                return made
+                return await tell()
             except (TypeError, ValueError) as error:
-                raise StepRefused(f"the result of step `{name}` is not valid JSON: {error}") from error
+                self._steps.unstorable(call, error)
             except ApiError as error:
                 if error.code == "stale_lease":
                     self._lose("stale_lease")
                     raise
                 if not error.is_passing:
-                    raise StepRefused(f"the result of step `{name}` was refused: {error}") from error
-                _log.warning("step %s of job %s is kept and told again: %s", name, self.id, error)
+                    self._steps.refused(call, error)
+                _log.warning("step %s of job %s is kept and told again: %s", call.name, self.id, error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, PAUSE_LONGEST)
 
@@ -535,6 +576,8 @@ class AsyncWorker:
         error = asyncio.CancelledError() if handler.cancelled() else handler.exception()
         if error is None:
             return succeeded(handler.result(), lines)
+        # Guessing on after steps that do not fit would be worse.
+        error = job._steps.problem or error
         log_failure(job.id, job.kind, job.run, error)
         outcome = of_exception(error, lines)
         if job.stop_reason == "timeout" and outcome["type"] == "failed":

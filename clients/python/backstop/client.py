@@ -283,9 +283,23 @@ class Client:
         """Keeps lines with a run that is under way, 1,000 in one call at most."""
         self.call("POST", "/api/v1/work/log", {"lease": lease, "lines": list(lines)}, timeout=timeout, repeatable=False)
 
-    def step(self, lease: str, name: str, result: Json) -> None:
-        """Stores that a step of a run succeeded; a name that is stored keeps its first result."""
-        self.call("POST", "/api/v1/work/step", {"lease": lease, "name": name, "result": result})
+    def step(self, lease: str, name: str, result: Json, index: Optional[int] = None) -> None:
+        """Stores that a step or an effect of a run succeeded; a name that is stored keeps its first result.
+
+        `index` is the order of its call in the run, from 0: it must fit what is stored.
+        """
+        self.call("POST", "/api/v1/work/step", _with_index({"lease": lease, "name": name, "result": result}, index))
+
+    def effect(self, lease: str, name: str, key: str, policy: str, index: Optional[int] = None) -> Body:
+        """Stores that a run is about to call an effect. The `state` of the answer says what to do: `run`, `verify` or
+        `done`, and then `result` is there. `policy` is `retry_safe`, `verify` or `ask`.
+        """
+        body = {"lease": lease, "name": name, "key": key, "policy": policy}
+        return self._body(self.call("POST", "/api/v1/work/effect", _with_index(body, index)))
+
+    def not_done(self, lease: str, name: str, index: Optional[int] = None) -> None:
+        """Stores that an effect which was begun is known not to have happened."""
+        self.call("POST", "/api/v1/work/step", _with_index({"lease": lease, "name": name, "not_done": True}, index))
 
     def reject(self, lease: str, items: Sequence[Body], seen: Optional[int] = None) -> Optional[str]:
         """Tells of items that a run could not handle, 1,000 in one call at most; the same ones again count once.
@@ -442,6 +456,10 @@ def _answer(status: int, text: bytes) -> Json:
         message = str(error.get("message", "refused"))
         raise ApiError(status, str(error.get("code", "failed")), message, error.get("hint"), error.get("details"))
     raise ApiError(status, "failed", f"the server answered with status {status}")
+
+
+def _with_index(body: Body, index: Optional[int]) -> Body:
+    return body if index is None else {**body, "index": index}
 
 
 def _unreachable(error: BaseException) -> ApiError:

@@ -68,10 +68,17 @@ class ReportedFailure(Exception):
 class Waiting(Exception):
     """Wait for a signal, for so many seconds at most: `Job.signal` raises it. It costs nothing."""
 
-    def __init__(self, signal: str, timeout: Optional[float] = None) -> None:
+    def __init__(self, signal: str, timeout: Optional[float] = None, index: Optional[int] = None) -> None:
         super().__init__(f"waits for signal `{signal}`")
         self.signal = signal
         self.timeout = timeout
+        self.index = index
+
+
+class NotDone(Exception):
+    """An effect failed and is known not to have happened, such as a call that was refused: the next run calls it again,
+    whatever its policy. What it is raised `from` says what becomes of the run.
+    """
 
 
 def millis(seconds: float) -> int:
@@ -99,6 +106,8 @@ def interrupted(logs: List[str]) -> Dict[str, Any]:
 
 def of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
     """The outcome of a handler that raised."""
+    if isinstance(error, NotDone) and error.__cause__ is not None:
+        return of_exception(error.__cause__, logs)
     if isinstance(error, Snooze):
         return snoozed(error.seconds, logs)
     if isinstance(error, RateLimited):
@@ -107,6 +116,8 @@ def of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
         waiting: Dict[str, Any] = {"type": "waiting", "signal": error.signal, "logs": logs}
         if error.timeout is not None:
             waiting["timeout_ms"] = millis(error.timeout)
+        if error.index is not None:
+            waiting["index"] = error.index
         return waiting
     if isinstance(error, ReportedFailure):
         return {"type": "reported_failure", "result": error.result, "logs": logs}

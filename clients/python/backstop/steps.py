@@ -1,10 +1,15 @@
-"""Durable steps of a job: which are stored, which were called, and what is said when the two do not fit."""
+"""Durable steps and effects of a job: which are stored, which were called, and what is said when the two do not fit."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from dataclasses import dataclass
+from typing import Any, List, Literal, Mapping, NoReturn, Optional, Sequence
 
+from .client import ApiError
 from .outcomes import Permanent
+
+#: What is done about an effect that may have happened: called again with the same key, looked up, or left to a person.
+EffectPolicy = Literal["retry_safe", "verify", "ask"]
 
 
 class StepsChanged(Permanent):
@@ -15,35 +20,99 @@ class StepRefused(Permanent):
     """A step whose name or result the server does not take: its code has to be corrected."""
 
 
+class EffectUnknown(Permanent):
+    """An effect may have happened: a dead letter, to be retried when a person has found out that it did not."""
+
+
+@dataclass(frozen=True)
+class StepCall:
+    """A call of a step or an effect, and its stored result if there is one."""
+
+    index: int
+    name: str
+    is_stored: bool
+    result: Any
+
+
 class Steps:
     """The steps of one run. Names are unique in a job, and the order of the calls is part of what is stored."""
 
-    def __init__(self, stored: Dict[str, Any]) -> None:
-        self._stored = stored
-        self._order: List[str] = list(stored)
+    def __init__(self, results: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
+        self._results = results
+        self._history = sorted(history, key=lambda mark: int(mark["index"]))
+        self._by_name = {mark["name"]: mark for mark in self._history}
+        self._by_index = {mark["index"]: mark for mark in self._history}
         self._called: List[str] = []
+        #: Why the run cannot go well, whatever its handler makes of it.
+        self.problem: Optional[Permanent] = None
 
-    def begin(self, name: str) -> Tuple[bool, Any]:
-        """Notes a call: whether its result is stored, and that result."""
+    def begin(self, name: str, key: Optional[str] = None) -> StepCall:
+        """Notes a call: its index, and whether its result is stored. `key` is that of an effect."""
         if name in self._called:
-            raise StepRefused(f"step `{name}` is called twice in one run: give each call a name of its own")
+            self.fail(StepRefused(f"step `{name}` is called twice in one run: give each call a name of its own"))
         index = len(self._called)
         self._called.append(name)
-        if index < len(self._order):
-            expected = self._order[index]
-            if name != expected:
-                raise StepsChanged(
-                    f"the steps of this job have changed: step `{expected}` at index {index} is stored, and the code "
-                    f"calls step `{name}`; run the job with the code that stored it, or submit a new job"
-                )
-            return True, self._stored[name]
-        return False, None
+        mark = self._by_name.get(name) or self._by_index.get(index)
+        if mark is None:
+            return StepCall(index, name, False, None)
+        if (mark["name"], mark["index"], mark.get("key")) != (name, index, key):
+            self._changed(mark, f"calls {_place(index, name, key)}")
+        return StepCall(index, name, mark["state"] == "done", self._results.get(name))
+
+    def begin_wait(self, signal: str) -> int:
+        """Notes a wait for a signal, which has its place among the steps: answers its index."""
+        name = f"signal:{signal}"
+        if name in self._called:
+            return self._called.index(name)
+        return self.begin(name).index
+
+    def refused(self, call: StepCall, error: ApiError) -> NoReturn:
+        """Ends the run by what the server said of a call."""
+        if error.code == "steps_changed":
+            self.fail(StepsChanged(error.message), error)
+        if error.code == "effect_unknown":
+            self.fail(EffectUnknown(error.message), error)
+        self.fail(StepRefused(f"step `{call.name}` was refused: {error}"), error)
+
+    def unstorable(self, call: StepCall, error: Exception) -> NoReturn:
+        """Ends the run because of a result that is not JSON."""
+        self.fail(StepRefused(f"the result of step `{call.name}` is not valid JSON: {error}"), error)
+
+    def fail(self, problem: Permanent, cause: Optional[BaseException] = None) -> NoReturn:
+        """Raises what ends the run; a handler that goes on does not change that."""
+        if self.problem is None:
+            self.problem = problem
+        raise problem from cause
 
     def ended(self) -> None:
         """Checks a run that went well: it must have called all that is stored."""
-        if len(self._called) < len(self._order):
-            missed = self._order[len(self._called)]
-            raise StepsChanged(
-                f"the steps of this job have changed: step `{missed}` is stored, and the code called only "
-                f"{len(self._called)} and ended; run the job with the code that stored it, or submit a new job"
+        if self.problem is not None:
+            raise self.problem
+        calls = len(self._called)
+        for mark in self._history:
+            if mark["index"] >= calls:
+                only = f"called only {calls}" if calls else "called no step"
+                self._changed(mark, f"{only} and ended")
+
+    def _changed(self, mark: Mapping[str, Any], called: str) -> NoReturn:
+        stored = _place(mark["index"], mark["name"], mark.get("key"))
+        self.fail(
+            StepsChanged(
+                f"the steps of this job have changed: {stored} is stored, and the code {called}; run the job with the "
+                "code that stored it, or submit a new job"
             )
+        )
+
+
+def effect_policy(policy: Optional[EffectPolicy], can_verify: bool) -> EffectPolicy:
+    """The policy of a call that may not say it: one that brings a function that looks wants it to be asked."""
+    chosen: EffectPolicy = policy or ("verify" if can_verify else "ask")
+    if (chosen == "verify") != can_verify:
+        raise ValueError("the policy `verify` and the function `verify` go together: it asks the other side")
+    return chosen
+
+
+def _place(index: int, name: str, key: Optional[str]) -> str:
+    if key is None:
+        return f"step `{name}` at index {index}"
+    return f"effect `{name}` with key `{key}` at index {index}"

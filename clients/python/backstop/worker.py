@@ -13,9 +13,9 @@ from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, Union, cast
 
 from .client import ApiError, Body, Client
-from .outcomes import Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
+from .outcomes import NotDone, Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
 from .rejects import TOGETHER, RejectRefused, Rejects
-from .steps import StepRefused, Steps
+from .steps import EffectPolicy, StepCall, Steps, effect_policy
 
 Handler = Callable[["Job"], Any]
 H = TypeVar("H", bound=Handler)
@@ -68,7 +68,7 @@ class Job:
         self.signals: Body = body.get("signals") or {}
         #: Why the run has rejected too much, once it has: it fails when it ends, so there is no reason to go on.
         self.over_limit: Optional[str] = None
-        self._steps = Steps(body.get("steps") or {})
+        self._steps = Steps(body.get("steps") or {}, body.get("step_history") or [])
         self._rejects = Rejects()
 
     @property
@@ -111,24 +111,62 @@ class Job:
         raise `StepsChanged`, which makes the job a dead letter. What the function raises is raised here, and nothing
         is stored. A server that is unavailable is asked again until the run should stop.
         """
-        stored, result = self._steps.begin(name)
-        if stored:
-            return cast(T, result)
+        call = self._steps.begin(name)
+        if call.is_stored:
+            return cast(T, call.result)
         made = function()
+        self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.index))
+        return made
+
+    def effect(
+        self,
+        name: str,
+        key: str,
+        function: Callable[[], T],
+        policy: Optional[EffectPolicy] = None,
+        verify: Optional[Callable[[], Optional[T]]] = None,
+    ) -> T:
+        """Calls the outside by `function`, which must not happen twice without anybody knowing: that it is about to be
+        called is stored before, and its outcome after that. In everything else it is a `step`.
+
+        `key` is what the other side knows the call by; it stays the same over all runs. When a run dies in between, or
+        `function` raises anything but `NotDone`, it may have happened. `policy` says what the next run does then:
+        `retry_safe` calls it again with the same key; `verify` calls `verify`, which asks the other side and returns
+        the outcome, or `None` when it did not happen; `ask`, which is meant when nothing is said, raises
+        `EffectUnknown`, and the job stops for a person.
+        """
+        chosen = effect_policy(policy, verify is not None)
+        call = self._steps.begin(name, key)
+        if call.is_stored:
+            return cast(T, call.result)
+        answer = self._tell_step(call, lambda: self._client.effect(self.lease, name, key, chosen, call.index))
+        if answer["state"] == "done":
+            return cast(T, answer["result"])
+        made = verify() if answer["state"] == "verify" and verify is not None else None
+        if made is None:
+            try:
+                made = function()
+            except NotDone:
+                self._tell_step(call, lambda: self._client.not_done(self.lease, name, call.index))
+                raise
+        self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.index))
+        return made
+
+    def _tell_step(self, call: StepCall, tell: Callable[[], T]) -> T:
+        """Tells of a step until the server has taken or refused it, or the run should stop."""
         pause = PAUSE_FIRST
         while True:
             try:
-                self._client.step(self.lease, name, made)
-                return made
+                return tell()
             except (TypeError, ValueError) as error:
-                raise StepRefused(f"the result of step `{name}` is not valid JSON: {error}") from error
+                self._steps.unstorable(call, error)
             except ApiError as error:
                 if error.code == "stale_lease":
                     self._lose(self._why_lost())
                     raise
                 if not error.is_passing:
-                    raise StepRefused(f"the result of step `{name}` was refused: {error}") from error
-                _log.warning("step %s of job %s is kept and told again: %s", name, self.id, error)
+                    self._steps.refused(call, error)
+                _log.warning("step %s of job %s is kept and told again: %s", call.name, self.id, error)
                 if self._canceled.wait(pause):
                     raise
                 pause = min(pause * 2, PAUSE_LONGEST)
@@ -139,11 +177,12 @@ class Job:
 
         While nobody has sent it, this raises `Waiting`: let it pass, and the run ends. The job waits without a worker,
         charged nothing, and runs again when the signal comes or the time is up. Put what must not be done
-        twice before it into steps. A job waits for each key once.
+        twice before it into steps. A job waits for each key once, and the wait has its place among the steps.
         """
+        index = self._steps.begin_wait(key)
         if key in self.signals:
             return self.signals[key]
-        raise Waiting(key, timeout)
+        raise Waiting(key, timeout, index)
 
     def reject(self, item: Any, error: Union[str, BaseException], **told: Any) -> None:
         """Tells of an item that could not be handled, and goes on. It is no failure of the job.
@@ -414,7 +453,9 @@ class Worker:
             job._steps.ended()
             job.flush_rejects()
             return succeeded(result, job._last_lines())
-        except Exception as error:
+        except Exception as raised:
+            # Guessing on after steps that do not fit would be worse.
+            error = job._steps.problem or raised
             log_failure(job.id, job.kind, job.run, error)
             job._last_rejects()
             outcome = of_exception(error, job._last_lines())

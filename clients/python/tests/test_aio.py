@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 import unittest
 import uuid
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
-from backstop import ApiError, AsyncClient, AsyncJob, AsyncWorker, Permanent, Snooze
+from backstop import ApiError, AsyncClient, AsyncJob, AsyncWorker, NotDone, Permanent, Snooze
 from tests.test_worker import PATIENCE, URL
+
+QUICK = {"policy": "fixed", "base_ms": 50, "cap_ms": 50, "jitter": "none"}
 
 
 class Async(unittest.IsolatedAsyncioTestCase):
@@ -56,8 +59,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
             return [first, await job.step("second", call)]
 
         await self.work(worker)
-        quick = {"policy": "fixed", "base_ms": 50, "cap_ms": 50, "jitter": "none"}
-        job = await self.submit("steps", backoff=quick)
+        job = await self.submit("steps", backoff=QUICK)
         await self.ended(job)
         self.assertEqual((await self.client.get(job, reveal=True))["result"], [1, 2])
         self.assertEqual(called, [1, 2])
@@ -152,6 +154,165 @@ class Async(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((await self.ended(job))["status"], "failed")
         self.assertEqual(told[0][0], 100)
         self.assertIn("100", told[0][1])
+
+    async def test_what_was_sent_comes_with_the_next_run(self) -> None:
+        # W10, W7
+        called: List[int] = []
+        key = f"{self.queue}/approved"
+        job = await self.waiting(key, 600, called)
+        told = await self.reached(job, "waiting")
+        self.assertEqual((told["waiting_for"]["reason"], told["waiting_for"]["key"]), ("signal", key))
+        self.assertEqual(told["attempt"], 0, "a wait costs nothing")
+        self.assertIn(job, [row["job"] for row in await self.client.signals(waiting=True)])
+        for _ in range(2):
+            sent = await self.client.send_signal(key, {"by": "ann"}, id="once")
+            self.assertEqual((sent["delivered"], sent["kept"]), (1, False))
+        self.assertEqual((await self.ended(job))["status"], "succeeded")
+        result = (await self.client.get(job, reveal=True))["result"]
+        self.assertEqual(result, {"drafted in": 1, "came": {"by": "ann"}, "sent in": 2})
+        self.assertEqual(called, [1, 2])
+        causes = [run["cause"] for run in await self.client.attempts(job)]
+        self.assertEqual(causes, ["succeeded", "waiting"])
+
+    async def test_a_signal_that_was_sent_before_is_kept(self) -> None:
+        # W10
+        key = f"{self.queue}/early"
+        sent = await self.client.send_signal(key)
+        self.assertEqual((sent["delivered"], sent["kept"]), (0, True))
+        self.assertIn(key, [row["key"] for row in await self.client.signals()])
+        job = await self.waiting(key, 600, [])
+        await self.ended(job)
+        self.assertEqual((await self.client.get(job, reveal=True))["result"]["came"], {}, "nothing came with it")
+
+    async def test_the_time_of_a_wait_is_up(self) -> None:
+        # W10
+        job = await self.waiting(f"{self.queue}/never", 0.1, [])
+        self.assertEqual((await self.ended(job))["status"], "succeeded")
+        self.assertIsNone((await self.client.get(job, reveal=True))["result"]["came"])
+
+    async def test_a_resume_token_lets_it_go_on(self) -> None:
+        # W10
+        key = f"{self.queue}/approved"
+        job = await self.waiting(key, 600, [])
+        await self.reached(job, "waiting")
+        made = await self.client.resume_token(job, key)
+        answer = await self.client._run(lambda: self.client._client.call("POST", made["url"], {"payload": 7}))
+        self.assertEqual(answer, {"delivered": 1, "kept": False})
+        await self.ended(job)
+        self.assertEqual((await self.client.get(job, reveal=True))["result"]["came"], 7)
+
+    async def waiting(self, key: str, timeout: float, called: List[int]) -> str:
+        """A job that waits for a key between two steps."""
+        worker = self.worker()
+
+        @worker.handler("act")
+        async def act(job: AsyncJob) -> Any:
+            async def run() -> int:
+                return job.run
+
+            drafted = await job.step("draft", run)
+            called.append(job.run)
+            came = job.signal(key, timeout)
+            return {"drafted in": drafted, "came": came, "sent in": await job.step("send", run)}
+
+        await self.work(worker)
+        return await self.submit("x")
+
+    async def reached(self, job: str, status: str) -> Dict[str, Any]:
+        """Looks until a job is so."""
+        until = time.monotonic() + PATIENCE
+        while (found := await self.client.get(job))["status"] != status:
+            self.assertLess(time.monotonic(), until, found)
+            await asyncio.sleep(0.02)
+        return found
+
+    async def test_an_item_is_rejected_once_and_the_run_goes_on(self) -> None:
+        # W9
+        worker = self.worker()
+
+        @worker.handler("act")
+        async def act(job: AsyncJob) -> str:
+            for row in range(150):
+                job.saw()
+                if row % 10 == 0:
+                    await job.reject({"row": row}, ValueError(f"row {row} has no name"), keep=row == 0)
+            await job.reject("all of them", "no header", key="header", count=7, retries=2)
+            if job.run == 1:
+                await job.flush_rejects()
+                raise KeyError("the first run fails")
+            return "done"
+
+        await self.work(worker)
+        job = await self.submit("rejects", max_retries=1, backoff=QUICK)
+        await self.ended(job)
+        shown = await self.client.get(job, reveal=True)
+        self.assertEqual((shown["status"], shown["result"], shown["attempt"]), ("succeeded", "done", 1))
+        self.assertEqual(shown["rejects"], {"stored": 22, "run": 2, "rejected": 22, "seen": 150})
+
+    async def test_effects_follow_their_policy(self) -> None:
+        # W8
+        calls: List[str] = []
+        worker = self.worker()
+
+        @worker.handler("act")
+        async def act(job: AsyncJob) -> Any:
+            word = job.payload["word"]
+
+            async def charge() -> str:
+                calls.append(f"{word} {job.run}")
+                if job.run == 1:
+                    raise NotDone("declined") if word == "not done" else ConnectionError("the connection broke")
+                return f"receipt {job.run}"
+
+            async def look() -> Optional[str]:
+                return "seen"
+
+            if word == "verify":
+                return await job.effect("charge", "order-7", charge, verify=look)
+            return await job.effect("charge", "order-7", charge, "retry_safe" if word == "safe" else None)
+
+        await self.work(worker)
+        table = {
+            "safe": ("succeeded", "receipt 2", ["safe 1", "safe 2"]),
+            "verify": ("succeeded", "seen", ["verify 1"]),
+            "not done": ("succeeded", "receipt 2", ["not done 1", "not done 2"]),
+            "ask": ("failed", None, ["ask 1"]),
+        }
+        for word, (status, result, called) in table.items():
+            calls.clear()
+            job = await self.submit(word, backoff=QUICK)
+            self.assertEqual((await self.ended(job))["status"], status, word)
+            shown = await self.client.get(job, reveal=True)
+            self.assertEqual((shown.get("result"), calls), (result, called), word)
+        self.assertEqual((shown["error_type"], shown["runs"]), ("EffectUnknown", 2))
+        self.assertIn("effect `charge` with key `order-7` may have happened", shown["last_error"])
+
+    async def test_changed_code_is_a_dead_letter(self) -> None:
+        # W7
+        worker = self.worker()
+
+        @worker.handler("act")
+        async def act(job: AsyncJob) -> Any:
+            async def run() -> int:
+                return job.run
+
+            names = ["left", "right"] if job.run == 1 else ["left"] if job.payload["word"] == "few" else ["else"]
+            # Side by side: their order is that of the calls.
+            await asyncio.gather(*(job.step(name, run) for name in names), return_exceptions=True)
+            if job.run == 1:
+                raise KeyError("the first run fails")
+            return "all is well"
+
+        await self.work(worker)
+        for word, told in (
+            ("few", "step `right` at index 1 is stored, and the code called only 1 and ended"),
+            ("other", "step `left` at index 0 is stored, and the code calls step `else`"),
+        ):
+            job = await self.submit(word, backoff=QUICK)
+            await self.ended(job)
+            shown = await self.client.get(job)
+            self.assertEqual((shown["status"], shown["error_type"], shown["runs"]), ("failed", "StepsChanged", 2))
+            self.assertIn(told, shown["last_error"])
 
     async def test_progress_tells_of_a_cancel_at_once(self) -> None:
         worker, seen = self.worker(), []

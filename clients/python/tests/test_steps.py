@@ -55,7 +55,7 @@ class Stepping(InProcess):
         for second, told in (
             ("a c", "step `b` at index 1 is stored, and the code calls step `c`"),
             ("b a", "step `a` at index 0 is stored, and the code calls step `b`"),
-            ("a", "step `b` is stored, and the code called only 1 and ended"),
+            ("a", "step `b` at index 1 is stored, and the code called only 1 and ended"),
         ):
             with self.subTest(second=second):
                 _, job = self.play("a b !", second)

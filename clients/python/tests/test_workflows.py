@@ -41,6 +41,46 @@ class Flowing(InProcess):
         charged = self.client.get(seen["nodes"][1]["job"], reveal=True)
         self.assertEqual(charged["result"], "charged for room 12")
 
+    def test_a_worker_answers_the_predicates_of_branches(self) -> None:
+        # W2
+        worker, asked, sent = self.worker(), [], []
+
+        @worker.handler("weigh")
+        def weigh(job: Job) -> Any:
+            return {"kg": job.payload["kg"]}
+
+        @worker.handler("predicate:heavy")
+        def heavy(job: Job) -> bool:
+            asked.append(job.inputs["weigh"]["kg"])
+            return bool(job.inputs["weigh"]["kg"] > 30)
+
+        @worker.handler("send")
+        def send(job: Job) -> None:
+            assert job.workflow is not None
+            sent.append((job.inputs["weigh"]["kg"], job.workflow["node"]))
+
+        self.work(worker)
+
+        def branch(name: str, when: Any) -> Any:
+            return {"name": name, "kind": "send", "queue": self.queue, "after": ["weigh"], "when": when}
+
+        for kg, node in ((40, "truck"), (3, "post")):
+            nodes = [
+                {"name": "weigh", "kind": "weigh", "queue": self.queue, "payload": {"kg": kg}},
+                branch("truck", {"predicate": "heavy"}),
+                branch("post", "always"),
+            ]
+            stored = self.client.submit_workflow("parcel", nodes, branches={"weigh": "first_match"})
+            workflow = stored["id"]
+            eventually("it has ended", lambda: self.client.workflow(workflow)["status"] != "running")
+            seen = self.client.workflow(workflow)
+            self.assertEqual(seen["status"], "succeeded")
+            reasons = {row["name"]: row.get("reason") for row in seen["nodes"] if row["kind"] == "send"}
+            taken = {name: None if name == node else "not_taken" for name in ("truck", "post")}
+            self.assertEqual(reasons, taken)
+            self.assertEqual(sent[-1], (kg, node))
+        self.assertEqual((asked, len(sent)), ([40, 3], 2))
+
     def test_a_batch_ends_when_it_is_sealed_and_all_its_jobs_have(self) -> None:
         worker = self.worker()
 

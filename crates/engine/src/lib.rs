@@ -142,8 +142,8 @@ pub use loops::{DependencyHealth, Health, HealthWatch, LoopHealth, LoopHeartbeat
 pub use maintenance::{DutyHealth, Maintenance, MaintenanceHandle};
 pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
 pub use remote::{
-    CircuitPass, Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteReject, RemoteWorker,
-    RenewedLeases, WorkRequest,
+    CircuitPass, Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteEffect, RemoteReject,
+    RemoteStep, RemoteWorker, RenewedLeases, WorkRequest,
 };
 #[cfg(feature = "run-log")]
 pub use run_log::RunLog;

@@ -40,6 +40,7 @@ use crate::parts::EngineParts;
 pub use finish::Finished;
 pub use heartbeat::{LostLease, LostReason, RenewedLeases};
 pub use rejects::RemoteReject;
+pub use steps::{RemoteEffect, RemoteStep};
 pub use work::{CircuitPass, Ended, Grant, Handed, RemoteWorker, WorkRequest};
 
 /// The engine as workers outside of the process use it. Made by [`Backstop::remote`].

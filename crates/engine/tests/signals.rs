@@ -485,7 +485,7 @@ async fn a_wait_may_be_told_again(store: Arc<dyn Store>) {
         let mut handed = remote.claim(request()).await.expect("the store is there");
         let grant = handed.pop().expect("there is a job").grant;
         let end = |ended| vec![Finished { grant: grant.clone(), ended, logs: Vec::new() }];
-        let waits = || end(Ended::Waiting { signal: key.clone(), timeout: None });
+        let waits = || end(Ended::Waiting { signal: key.clone(), timeout: None, index: None });
         let was_done = cut_off(dying.remote().finish(waits()), polls).await.is_some();
         let answer = remote.finish(waits()).await.expect("the store is there");
         assert_eq!(answer.len(), 1);

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use backstop::{OperateError, Refusal, SubmitError};
+use backstop::{OperateError, Refusal, StepError, SubmitError};
 use backstop_store::Error as StoreError;
 use serde_json::{Value, json};
 
@@ -175,6 +175,31 @@ impl From<OperateError> for ApiError {
             OperateError::Refused(refusal) => refusal.into(),
             OperateError::Store(error) => error.into(),
             other => internal(&other),
+        }
+    }
+}
+
+impl From<StepError> for ApiError {
+    fn from(error: StepError) -> Self {
+        let conflict = |code| Self::new(StatusCode::CONFLICT, code, error.to_string());
+        match &error {
+            StepError::Changed(changed) => {
+                let details = json!({ "stored": changed.stored(), "called": changed.called() });
+                conflict("steps_changed")
+                    .hint("end the run as `permanent`: no retry mends it")
+                    .details(details)
+            }
+            StepError::Unknown { name, key, run } => conflict("effect_unknown")
+                .hint("end the run as `permanent` with the error type `EffectUnknown`")
+                .details(json!({ "name": name, "key": key, "run": run })),
+            StepError::Unreadable { name, .. } => conflict("step_unreadable")
+                .hint("end the run as `permanent`: no retry mends it")
+                .details(json!({ "name": name })),
+            StepError::Refused(refusal) => refusal.clone().into(),
+            _ => match error {
+                StepError::Store(error) => error.into(),
+                other => internal(&other),
+            },
         }
     }
 }

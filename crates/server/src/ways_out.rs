@@ -78,7 +78,7 @@ const REVEALED: DataShown = DataShown::InClear { scope: Scope::Logs, opens: true
 const HANDED_OUT: DataShown = DataShown::InClear { scope: Scope::Work, opens: true };
 
 /// Every way out on which data of jobs is met.
-pub const WAYS_OUT: [WayOut; 36] = [
+pub const WAYS_OUT: [WayOut; 37] = [
     get("/api/v1/jobs", DataShown::Masked),
     answer("GET", "/api/v1/jobs", "reveal=true", REVEALED),
     get("/api/v1/jobs/{id}", DataShown::Masked),
@@ -108,6 +108,7 @@ pub const WAYS_OUT: [WayOut; 36] = [
     get("/api/v1/reject-groups", DataShown::Words),
     answer("POST", "/api/v1/rules/test", "", DataShown::Words),
     answer("POST", "/api/v1/work/claim", "", HANDED_OUT),
+    answer("POST", "/api/v1/work/effect", "", HANDED_OUT),
     get("/api/v1/events", DataShown::Masked),
     told(WayOutKind::Subscriber, DataShown::Masked),
     told(WayOutKind::Webhook, DataShown::Masked),

@@ -6,6 +6,7 @@
 mod callback;
 mod damage;
 mod defaults;
+mod effects;
 mod ending;
 mod extras;
 mod fired_by;
@@ -27,6 +28,7 @@ mod signal_wait;
 mod spec;
 mod state;
 mod steps;
+mod steps_changed;
 mod summary;
 mod transition;
 mod turn;
@@ -39,6 +41,7 @@ mod record_tests;
 pub use callback::{CallbackInput, ParentEnd, ParentError};
 pub use damage::Damage;
 pub use defaults::JobDefaults;
+pub use effects::{EffectCall, EffectPolicy, EffectReplay};
 pub use ending::{Ending, FailureRecord};
 pub use extras::JobExtras;
 pub use fired_by::FiredBy;
@@ -58,9 +61,8 @@ pub use retention::Retention;
 pub use signal_wait::{SignalAnswer, SignalWait, signal_of_step, signal_step};
 pub use spec::{Callback, Header, NewJob, OnConflict, Spec, Start, StoredJob};
 pub use state::{State, UnknownState};
-pub use steps::{
-    MOST_STEPS, StepFact, StepHistory, StepMark, StepReplay, StepState, StepWrite, StepsChanged,
-};
+pub use steps::{MOST_STEPS, StepFact, StepHistory, StepMark, StepReplay, StepState, StepWrite};
+pub use steps_changed::{StepPlace, StepsChanged};
 pub use summary::JobSummary;
 pub use transition::{IllegalTransition, PausedFrom, TABLE, Trigger, next};
 pub use view::{JobDetail, JobView};

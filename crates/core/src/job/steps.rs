@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::steps_changed::Called;
+use super::{StepPlace, StepsChanged, signal_of_step, signal_step};
+
 /// Steps and effects of one job at most: all of their names stand on its record.
 pub const MOST_STEPS: usize = 1_000;
 
@@ -107,28 +110,11 @@ pub enum StepReplay {
     },
 }
 
-/// The code calls other steps than the ones that are stored (W7).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the steps of this job have changed: {stored} is stored, and the code {called}; run the job with the code that \
-     stored it, or submit a new job"
-)]
-pub struct StepsChanged {
-    stored: String,
-    called: String,
-}
-
-impl StepsChanged {
-    fn new(stored: &StepMark, called: String) -> Self {
-        Self { stored: stored.describe(), called }
-    }
-}
-
 impl StepMark {
     /// What is known of it, in words for whoever asks about its job.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let (what, run) = (self.describe(), self.run);
+        let (what, run) = (self.place(), self.run);
         match self.state {
             StepState::Done => format!("{what} is done: run {run} stored its result"),
             StepState::Unknown => format!(
@@ -143,20 +129,18 @@ impl StepMark {
         }
     }
 
-    /// What it is: its kind, its name, its index and its key.
-    fn describe(&self) -> String {
-        describe(&self.name, self.index, self.key.as_deref())
-    }
-}
-
-fn describe(name: &str, index: u32, key: Option<&str>) -> String {
-    match key {
-        Some(key) => format!("effect `{name}` with key `{key}` at index {index}"),
-        None => format!("step `{name}` at index {index}"),
+    pub(super) fn place(&self) -> StepPlace {
+        StepPlace { index: self.index, name: self.name.clone(), key: self.key.clone() }
     }
 }
 
 impl StepHistory {
+    /// That of a job without steps.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
     /// All of it.
     #[must_use]
     pub fn marks(&self) -> &[StepMark] {
@@ -202,17 +186,9 @@ impl StepHistory {
     /// # Errors
     /// [`StepsChanged`] when what is stored tells of another step in this place, or of this step in another.
     pub fn replay(&self, index: u32, name: &str, key: Option<&str>) -> Result<StepReplay, StepsChanged> {
-        let of_name = self.0.iter().enumerate().find(|(_, mark)| mark.name == name);
-        let changed =
-            |mark: &StepMark| StepsChanged::new(mark, format!("calls {}", describe(name, index, key)));
-        let Some((at, mark)) = of_name else {
-            return match self.0.iter().find(|mark| mark.index == index) {
-                Some(other) => Err(changed(other)),
-                None => Ok(StepReplay::Run),
-            };
-        };
-        if mark.index != index || mark.key.as_deref() != key {
-            return Err(changed(mark));
+        let Some((at, mark)) = self.placed(index, name, key)? else { return Ok(StepReplay::Run) };
+        if mark.key.as_deref() != key {
+            return Err(StepsChanged::called_instead(mark, index, name, key));
         }
         Ok(match mark.state {
             StepState::Done => StepReplay::Stored(position(at)),
@@ -222,16 +198,67 @@ impl StepHistory {
         })
     }
 
+    /// Checks the place of a step whose outcome a worker elsewhere wants to store; whether it is an effect is for what
+    /// is stored to say. Without an index every place is right.
+    ///
+    /// # Errors
+    /// As [`replay`](Self::replay).
+    pub fn check_place(&self, index: Option<u32>, name: &str) -> Result<(), StepsChanged> {
+        index.map_or(Ok(()), |index| self.placed(index, name, None).map(drop))
+    }
+
+    /// Checks the place of a wait for a signal by a worker elsewhere, likewise. One that is answered already is no
+    /// other step: then the run waits for it once more.
+    ///
+    /// # Errors
+    /// [`StepsChanged`] when what is stored tells of something else in this place.
+    pub fn check_wait(&self, index: Option<u32>, signal: &str) -> Result<(), StepsChanged> {
+        let Some(index) = index else { return Ok(()) };
+        let is_other = |mark: &&StepMark| mark.index == index && signal_of_step(&mark.name) != Some(signal);
+        self.0.iter().find(is_other).map_or(Ok(()), |mark| {
+            Err(StepsChanged::called_instead(mark, index, &signal_step(signal, 1), None))
+        })
+    }
+
+    /// Whether there is room for a step of this name: it is stored, or there are fewer than a job may have.
+    #[must_use]
+    pub fn has_room_for(&self, name: &str) -> bool {
+        self.0.len() < MOST_STEPS || self.position_of(name).is_some()
+    }
+
+    /// What is stored of the step in this place, if it is stored in no other and nothing else is in this one.
+    fn placed(
+        &self,
+        index: u32,
+        name: &str,
+        key: Option<&str>,
+    ) -> Result<Option<(usize, &StepMark)>, StepsChanged> {
+        let of_name = self.0.iter().enumerate().find(|(_, mark)| mark.name == name);
+        let wrong = match of_name {
+            Some((_, mark)) => Some(mark).filter(|mark| mark.index != index),
+            None => self.0.iter().find(|mark| mark.index == index),
+        };
+        wrong.map_or(Ok(of_name), |mark| Err(StepsChanged::called_instead(mark, index, name, key)))
+    }
+
+    /// The index of a step that says none.
+    pub(super) fn index_of(&self, name: &str) -> u32 {
+        let known = self.0.iter().find(|mark| mark.name == name).map(|mark| mark.index);
+        known.unwrap_or_else(|| self.behind())
+    }
+
+    /// The index behind all that is stored.
+    fn behind(&self) -> u32 {
+        self.0.iter().map(|mark| mark.index.saturating_add(1)).max().unwrap_or(0)
+    }
+
     /// Checks a run that went well and has called so many steps: it must have called all that are stored.
     ///
     /// # Errors
     /// [`StepsChanged`] with the first that it did not call.
     pub fn all_called(&self, calls: u32) -> Result<(), StepsChanged> {
         let missed = self.0.iter().filter(|mark| mark.index >= calls).min_by_key(|mark| mark.index);
-        missed.map_or(Ok(()), |mark| {
-            let only = if calls == 0 { "called no step".to_owned() } else { format!("called only {calls}") };
-            Err(StepsChanged::new(mark, format!("{only} and ended")))
-        })
+        missed.map_or(Ok(()), |mark| Err(StepsChanged::new(mark, Called::Only(calls))))
     }
 
     /// Writes what run number `run` says; answers under which position the result is to be kept, if there is one.
@@ -243,8 +270,8 @@ impl StepHistory {
             Some(at) if self.0[at].state == StepState::Done => return None,
             Some(at) => at,
             None => {
-                let behind = self.0.iter().map(|mark| mark.index.saturating_add(1)).max().unwrap_or(0);
-                let (index, name) = (write.index.unwrap_or(behind), write.name.clone());
+                let index = write.index.unwrap_or_else(|| self.behind());
+                let name = write.name.clone();
                 self.0.push(StepMark { index, name, run, state: StepState::NotDone, key: None });
                 self.0.len() - 1
             }

@@ -1,6 +1,7 @@
 //! What a call of a step comes to, and what is written of it.
 
 use super::*;
+use crate::job::{EffectCall, EffectPolicy, EffectReplay};
 
 fn done(index: u32, name: &str) -> StepWrite {
     StepWrite { index: Some(index), name: name.to_owned(), fact: StepFact::Done("1".into()) }
@@ -102,4 +103,86 @@ fn an_effect_is_unknown_from_its_beginning_to_its_outcome() {
     history.write(&done(0, "charge"), 3);
     assert_eq!(history.replay(0, "charge", Some("k")), Ok(StepReplay::Stored(0)));
     assert_eq!(history.unknown().count(), 0);
+}
+
+fn charge(index: Option<u32>, key: &str, policy: EffectPolicy) -> EffectCall<'_> {
+    EffectCall { index, name: "charge", key, policy }
+}
+
+#[test]
+fn the_policy_says_what_becomes_of_an_unknown_effect() {
+    // W8
+    use EffectPolicy::{Ask, RetrySafe, Verify};
+    let unknown = |confirmed| StepReplay::Unknown { run: 3, confirmed };
+    for (replay, [safe, verify, ask]) in [
+        (StepReplay::Run, [EffectReplay::Begin; 3]),
+        (StepReplay::Stored(4), [EffectReplay::Stored(4); 3]),
+        (unknown(false), [EffectReplay::Run, EffectReplay::Verify, EffectReplay::Unknown { run: 3 }]),
+        (unknown(true), [EffectReplay::Run, EffectReplay::Verify, EffectReplay::Begin]),
+    ] {
+        let answers = [RetrySafe, Verify, Ask].map(|policy| replay.under(policy));
+        assert_eq!(answers, [safe, verify, ask], "{replay:?}");
+    }
+}
+
+#[test]
+fn an_effect_that_the_run_itself_has_begun_is_answered_as_the_first_time() {
+    // W8
+    let mut stored = history(&[done(0, "fetch"), begun(1, "charge", "k")]);
+    for policy in [EffectPolicy::RetrySafe, EffectPolicy::Verify, EffectPolicy::Ask] {
+        assert_eq!(stored.replay_effect(&charge(Some(1), "k", policy), 1), Ok(EffectReplay::Run));
+    }
+    let ask = |index| charge(index, "k", EffectPolicy::Ask);
+    assert_eq!(stored.replay_effect(&ask(None), 2), Ok(EffectReplay::Unknown { run: 1 }), "by its name");
+    assert!(stored.replay_effect(&ask(Some(0)), 2).is_err(), "a step is there");
+    assert!(stored.replay_effect(&ask(Some(2)), 2).is_err(), "it is stored before");
+    assert!(stored.replay_effect(&charge(None, "other", EffectPolicy::Ask), 2).is_err(), "another key");
+    stored.confirm();
+    assert_eq!(stored.replay_effect(&ask(None), 2), Ok(EffectReplay::Begin));
+    stored.write(&begun(1, "charge", "k"), 2);
+    assert_eq!(stored.replay_effect(&ask(None), 2), Ok(EffectReplay::Run), "the answer was lost");
+    assert_eq!(stored.replay_effect(&ask(None), 3), Ok(EffectReplay::Unknown { run: 2 }));
+    stored.write(&done(1, "charge"), 3);
+    assert_eq!(stored.replay_effect(&ask(None), 4), Ok(EffectReplay::Stored(1)));
+}
+
+#[test]
+fn the_outcome_of_a_call_elsewhere_has_the_place_of_the_call() {
+    // W7, W8
+    let stored = history(&[done(0, "fetch"), begun(1, "charge", "k"), done(2, "signal:paid")]);
+    for (index, name, fits) in [
+        (None, "send", true),
+        (Some(3), "send", true),
+        (Some(2), "send", false),
+        (Some(0), "fetch", true),
+        (Some(1), "fetch", false),
+        (Some(1), "charge", true),
+    ] {
+        let checked = stored.check_place(index, name);
+        assert_eq!(checked.is_ok(), fits, "{index:?} {name}");
+        let told = checked.err().map(|changed| changed.called().map(|place| place.name.clone()));
+        assert_eq!(told, (!fits).then(|| Some(name.to_owned())));
+    }
+    let changed = stored.check_place(Some(1), "send").expect_err("an effect is there");
+    let place = StepPlace { index: 1, name: "charge".to_owned(), key: Some("k".to_owned()) };
+    assert_eq!(*changed.stored(), place);
+    for (index, signal, fits) in
+        [(None, "paid", true), (Some(3), "sent", true), (Some(2), "paid", true), (Some(2), "sent", false)]
+    {
+        assert_eq!(stored.check_wait(index, signal).is_ok(), fits, "{index:?} {signal}");
+    }
+    assert_eq!(
+        (stored.is_begun("charge"), stored.is_begun("fetch"), stored.is_begun("send")),
+        (true, false, false)
+    );
+}
+
+#[test]
+fn a_full_job_has_room_for_what_it_has() {
+    // W7
+    let most = u32::try_from(MOST_STEPS).expect("few");
+    let full: Vec<StepWrite> = (0..most).map(|index| done(index, &format!("step-{index}"))).collect();
+    let (full, room) = (history(&full), history(&full[1..]));
+    assert_eq!((full.has_room_for("step-7"), full.has_room_for("more")), (true, false));
+    assert!(room.has_room_for("more"));
 }

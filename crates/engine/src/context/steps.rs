@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use backstop_core::envelope;
-use backstop_core::job::{StepFact, StepReplay};
+use backstop_core::job::{EffectPolicy, EffectReplay, StepFact, StepReplay};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -200,6 +200,17 @@ enum UnknownPolicy<'a, T> {
     Ask,
 }
 
+impl<T> UnknownPolicy<'_, T> {
+    /// Without the code that looks.
+    const fn in_core(&self) -> EffectPolicy {
+        match self {
+            Self::RetrySafe => EffectPolicy::RetrySafe,
+            Self::Verify(_) => EffectPolicy::Verify,
+            Self::Ask => EffectPolicy::Ask,
+        }
+    }
+}
+
 impl<'a, T> Effect<'a, T> {
     /// When it may have happened, it is called again with the same key: the other side knows the key and does it once.
     pub fn retry_safe(mut self) -> Self {
@@ -240,24 +251,22 @@ impl<T: Serialize + DeserializeOwned + Send> Effect<'_, T> {
     async fn call(self) -> Result<T, StepError> {
         let Self { run, call, key, code, policy } = self;
         let call = call?;
-        match call.replay {
-            StepReplay::Stored(position) => return run.stored_step(&call.name, position).await,
-            StepReplay::Run => run.write_step(&call, StepFact::Begun(key)).await?,
-            StepReplay::Unknown { run: began, confirmed } => match policy {
-                UnknownPolicy::RetrySafe => {}
-                UnknownPolicy::Verify(look) => {
-                    let found = INDEX.scope(call.index, look()).await.map_err(StepError::Failed)?;
-                    if let Some(outcome) = found {
-                        let success = run.success_of(&call, &outcome)?;
-                        run.write_step(&call, success).await?;
-                        return Ok(outcome);
-                    }
+        match call.replay.under(policy.in_core()) {
+            EffectReplay::Stored(position) => return run.stored_step(&call.name, position).await,
+            EffectReplay::Begin => run.write_step(&call, StepFact::Begun(key)).await?,
+            EffectReplay::Run => {}
+            EffectReplay::Verify => {
+                if let UnknownPolicy::Verify(look) = policy
+                    && let Some(outcome) = INDEX.scope(call.index, look()).await.map_err(StepError::Failed)?
+                {
+                    let success = run.success_of(&call, &outcome)?;
+                    run.write_step(&call, success).await?;
+                    return Ok(outcome);
                 }
-                UnknownPolicy::Ask if confirmed => run.write_step(&call, StepFact::Begun(key)).await?,
-                UnknownPolicy::Ask => {
-                    return run.noting(Err(StepError::Unknown { name: call.name, key, run: began }));
-                }
-            },
+            }
+            EffectReplay::Unknown { run: began } => {
+                return run.noting(Err(StepError::Unknown { name: call.name, key, run: began }));
+            }
         }
         match INDEX.scope(call.index, code()).await {
             Ok(outcome) => {

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use backstop_core::admit;
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{
     MOST_STEPS, Record, SignalAnswer, SignalWait, Spec, StepState, signal_of_step, signal_step,
 };
+use backstop_core::{Limits, admit};
 use backstop_store::Error as StoreError;
 use serde_json::{Map, Value};
 
 use super::Remote;
 use super::finish::Finished;
 use super::work::Ended;
+use crate::error::StepError;
 use crate::job_signals::wait::{self, WaitRequest, WaitStart};
 use crate::outcome::Failed;
 
@@ -24,18 +25,18 @@ impl Remote {
         spec: &Spec,
         record: &Record,
     ) -> Result<Option<Box<Failed>>, StoreError> {
-        let Ended::Waiting { signal, timeout } = &result.ended else { return Ok(None) };
+        let Ended::Waiting { signal, timeout, index } = &result.ended else { return Ok(None) };
         let limits = &self.parts.config.limits;
         if let Some(step) = answered_step(signal, record) {
             let until = self.parts.store.now().await?;
             return Ok(Some(Failed::waiting(SignalWait { signal: signal.clone(), step, until })));
         }
-        if let Some(refused) = refused(signal, record, limits) {
+        if let Some(refused) = refused(signal, *index, record, limits) {
             return Ok(Some(refused));
         }
         let timeout = timeout.unwrap_or(limits.delay).min(limits.delay);
         let request =
-            WaitRequest { signal: signal.clone(), step: next_step(signal, record), index: None, timeout };
+            WaitRequest { signal: signal.clone(), step: next_step(signal, record), index: *index, timeout };
         let started = wait::begin(&self.parts, result.grant.lease, spec, &request).await?;
         let until = match started {
             Ok(WaitStart::Until(until)) => until,
@@ -48,8 +49,8 @@ impl Remote {
 
     /// What a report that may have come before says: nothing is begun.
     pub(super) fn repeated_wait(&self, ended: &Ended, record: &Record) -> Option<Box<Failed>> {
-        let Ended::Waiting { signal, .. } = ended else { return None };
-        if let Some(refused) = refused(signal, record, &self.parts.config.limits) {
+        let Ended::Waiting { signal, index, .. } = ended else { return None };
+        if let Some(refused) = refused(signal, *index, record, &self.parts.config.limits) {
             return Some(refused);
         }
         let wait =
@@ -74,7 +75,11 @@ fn next_step(signal: &str, record: &Record) -> String {
 }
 
 /// Why nobody can wait for this.
-fn refused(signal: &str, record: &Record, limits: &backstop_core::Limits) -> Option<Box<Failed>> {
+fn refused(signal: &str, index: Option<u32>, record: &Record, limits: &Limits) -> Option<Box<Failed>> {
+    let changed = record.step_history().and_then(|history| history.check_wait(index, signal).err());
+    if let Some(failure) = changed.and_then(|changed| StepError::from(changed).failure()) {
+        return Some(Failed::plain(failure));
+    }
     let problem = match admit::key("signal", signal, limits) {
         Err(refusal) => refusal.to_string(),
         Ok(()) if record.steps().len() >= MOST_STEPS => format!("the job has {MOST_STEPS} steps already"),

@@ -131,6 +131,8 @@ pub enum Ended {
         signal: String,
         /// How long at most; none for as long as any job may be put off.
         timeout: Option<Duration>,
+        /// The order of the call among its steps, from 0; none puts it behind all that are stored.
+        index: Option<u32>,
     },
     /// The worker stops and hands the job back, at no cost (L18).
     Interrupted,

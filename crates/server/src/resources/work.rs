@@ -1,6 +1,7 @@
 //! `/api/v1/work`: workers in any language claim jobs, keep them by heartbeats, and report how their runs ended (E7).
 
 mod reading;
+mod steps;
 
 use std::collections::HashSet;
 
@@ -26,14 +27,13 @@ const MOST_LEASES: usize = 1_000;
 const MOST_LINES: usize = 1_000;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes
+    steps::routes(routes)
         .add(RouteNeeds::Right(Scope::Work), routes!(claim))
         .add(RouteNeeds::Right(Scope::Work), routes!(heartbeat))
         .add(RouteNeeds::Right(Scope::Work), routes!(finish))
         .add(RouteNeeds::Right(Scope::Work), routes!(died))
         .add(RouteNeeds::Right(Scope::Work), routes!(progress))
         .add(RouteNeeds::Right(Scope::Work), routes!(log))
-        .add(RouteNeeds::Right(Scope::Work), routes!(step))
 }
 
 /// Takes jobs. Answers at once when there is work, else when some arrives or becomes due, or when the wait is over.
@@ -196,29 +196,12 @@ async fn log(
     Ok(Json(shape::LogAnswer { ok: true }))
 }
 
-/// Stores that a step of a run succeeded, with its result: when the job is claimed again, `steps` has it. A name that
-/// is stored keeps its first result.
-#[utoipa::path(post, path = "/api/v1/work/step", tag = "work", request_body = shape::StepRequest,
-    responses((status = 200, body = shape::LogAnswer), (status = 400, body = ErrorBody),
-        (status = 409, body = ErrorBody),
-        (status = 422, body = ErrorBody)))]
-async fn step(
-    State(api): State<Api>,
-    caller: Caller,
-    JsonBody(request): JsonBody<shape::StepRequest>,
-) -> Result<Json<shape::LogAnswer>, ApiError> {
-    let key = api.leases().key(&**api.engine().store()).await?;
-    let grant = key.open(&caller, &request.lease).ok_or_else(stale)?;
-    let kept = api.engine().remote().step(&grant, &request.name, &request.result).await?;
-    kept.map_err(|_| stale())?;
-    Ok(Json(shape::LogAnswer { ok: true }))
-}
-
 fn claimed_job(key: &LeaseKey, caller: &Caller, handed: &Handed) -> shape::RemoteJob {
     let timeout = handed.view.job.spec.policy.timeout;
     shape::RemoteJob {
         job: reading::job(caller, &handed.view),
         steps: shape::StepResults(handed.steps.clone()),
+        step_history: handed.view.record.steps_in_order(),
         inputs: handed.inputs.clone(),
         signals: shape::StepResults(handed.signals.clone().into_iter().collect()),
         timeout_ms: timeout.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use backstop::Timestamp;
-use serde::{Deserialize, Serialize};
+use backstop_core::job::{EffectPolicy, StepMark};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -95,6 +96,10 @@ pub struct RemoteJob {
     #[serde(default)]
     #[schema(value_type = Object)]
     pub steps: StepResults,
+    /// What is stored of its steps, effects and waits for signals, in the order of their calls, without results: what
+    /// the run calls has to fit, see `index` of `/work/step`.
+    #[serde(default)]
+    pub step_history: Vec<StepMark>,
     /// What the steps before it returned, by their names; for a step of a workflow only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = Object)]
@@ -119,7 +124,7 @@ impl Serialize for StepResults {
 }
 
 impl<'de> Deserialize<'de> for StepResults {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Self(Map::deserialize(deserializer)?.into_iter().collect()))
     }
 }
@@ -319,6 +324,9 @@ pub enum RunOutcome {
         /// How long at most; as long as any job may be put off unless it is said.
         #[serde(default)]
         timeout_ms: Option<u64>,
+        /// The order of the call in the run, from 0, counted with steps and effects.
+        #[serde(default)]
+        index: Option<u32>,
         /// What it logged.
         #[serde(default)]
         logs: Option<LogText>,
@@ -406,7 +414,7 @@ pub struct LogRequest {
     pub lines: Vec<String>,
 }
 
-/// A step of a run that succeeded.
+/// What a step or an effect of a run came to.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = StepDone)]
@@ -416,9 +424,61 @@ pub struct StepRequest {
     /// The name of the step; no other step of the job has it.
     #[schema(min_length = 1, max_length = 128)]
     pub name: String,
-    /// What it came to: any JSON, null among it.
+    /// What it came to: any JSON, null among it. Only with `not_done` it is left out.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
-    pub result: Value,
+    pub result: Option<Value>,
+    /// True says that an effect that was begun is known not to have happened.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub not_done: bool,
+    /// The order of its call in the run, from 0, counted with effects and waits for signals. When it is given, it must
+    /// fit `step_history`; without it the step is stored behind all that are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+}
+
+/// Null is a value here, and what is left out is none.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// An effect that a run is about to call.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = EffectBegun)]
+pub struct EffectRequest {
+    /// The token of its lease.
+    pub lease: String,
+    /// The name of the effect; no other step of the job has it.
+    #[schema(min_length = 1, max_length = 128)]
+    pub name: String,
+    /// What the other side knows it by; the same in every run.
+    #[schema(min_length = 1)]
+    pub key: String,
+    /// What is done when it may have happened.
+    #[schema(inline)]
+    pub policy: EffectPolicy,
+    /// The order of its call in the run, as of a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+}
+
+/// What a run does about an effect.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+#[schema(as = EffectNext)]
+pub enum EffectAnswer {
+    /// It calls it, and stores what it came to.
+    Run,
+    /// It may have happened: the run asks the other side, then stores the outcome, or calls it and stores that.
+    Verify,
+    /// It succeeded before.
+    Done {
+        /// What it came to.
+        #[schema(value_type = Value)]
+        result: Value,
+    },
 }
 
 /// That something was noted.

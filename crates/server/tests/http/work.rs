@@ -3,9 +3,11 @@
 mod checks;
 mod deaths;
 mod dependencies;
+mod effects;
 mod ending;
 mod failures;
 mod holding;
+mod predicates;
 mod rejects;
 mod signals;
 mod stage;

@@ -168,8 +168,8 @@ fn ended(outcome: shape::RunOutcome) -> (Ended, Option<shape::LogText>) {
         shape::RunOutcome::RateLimited { retry_in_ms, logs } => {
             (Ended::RateLimited { delay: Duration::from_millis(retry_in_ms) }, logs)
         }
-        shape::RunOutcome::Waiting { signal, timeout_ms, logs } => {
-            (Ended::Waiting { signal, timeout: timeout_ms.map(Duration::from_millis) }, logs)
+        shape::RunOutcome::Waiting { signal, timeout_ms, index, logs } => {
+            (Ended::Waiting { signal, timeout: timeout_ms.map(Duration::from_millis), index }, logs)
         }
         shape::RunOutcome::Interrupted { logs } => (Ended::Interrupted, logs),
     }

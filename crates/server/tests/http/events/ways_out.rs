@@ -142,6 +142,7 @@ async fn send(played: &Played, caller: &Caller, method: &str, target: &str) -> (
         "/api/v1/work/claim" => {
             json!({ "worker": "w", "queues": [CLAIMED], "kinds": ["leak", "vault"], "lease_ms": 1_000 })
         }
+        "/api/v1/work/effect" => known_effect(played, caller).await,
         "/api/v1/rules/test" => json!({ "matches": { "text": "login" } }),
         "/api/v1/redrives" | "/api/v1/dead-letters/purge" => json!({ "all": true, "dry_run": true }),
         "/api/v1/rules" => json!({ "id": "r", "matches": { "text": "login" }, "action": "permanent" }),
@@ -151,6 +152,22 @@ async fn send(played: &Played, caller: &Caller, method: &str, target: &str) -> (
     let body = (method == Method::POST).then_some(body);
     let answer = played.harness.send_as(caller, method, target, body).await;
     (answer.status.as_u16(), answer.text)
+}
+
+/// The request for an effect whose outcome is stored, for those who may work.
+async fn known_effect(played: &Played, caller: &Caller) -> Value {
+    let job = played.harness.engine().enqueue_raw("leak", "{}").queue("effects");
+    job.submit().await.unwrap();
+    let post = async |verb: &str, body: Value| {
+        let path = format!("/api/v1/work/{verb}");
+        played.harness.send_as(caller, Method::POST, &path, Some(body)).await.json()
+    };
+    let claimed = post("claim", json!({ "worker": "w", "queues": ["effects"], "kinds": ["leak"] })).await;
+    let lease = &claimed["jobs"][0]["lease"]["token"];
+    let call = json!({ "lease": lease, "name": "pay", "key": "k", "policy": "ask" });
+    post("effect", call.clone()).await;
+    post("step", json!({ "lease": lease, "name": "pay", "result": { "note": NEEDLE } })).await;
+    call
 }
 
 /// The messages of webhooks as they stand in the store, past every mask.
