@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import unittest
+import uuid
 from typing import Any, Dict, List, Optional
 
 from backstop import EffectUnknown, Job, NotDone, Permanent
 from tests.test_handlers import InProcess
 from tests.test_worker import PATIENCE, eventually
-
-QUICK = {"policy": "fixed", "base_ms": 50, "cap_ms": 50, "jitter": "none"}
 
 
 class Effects(InProcess):
@@ -18,6 +17,8 @@ class Effects(InProcess):
     def play(self, *runs: str, **options: Any) -> Dict[str, Any]:
         self.calls: List[str] = []
         self.outside: List[str] = []
+        # The worker of an earlier play must not take this job.
+        self.queue = f"effects-{uuid.uuid4().hex[:12]}"
         worker = self.worker()
 
         def charge(word: str, key: str) -> str:
@@ -51,7 +52,7 @@ class Effects(InProcess):
             return made
 
         self.work(worker)
-        self.job = self.submit("x", backoff=QUICK, **options)
+        self.job = self.submit("x", **options)
         self.client.wait(self.job, PATIENCE)
         return self.client.get(self.job, reveal=True)
 
@@ -114,6 +115,7 @@ class Places(InProcess):
         # W7, W8
         for second, error_type in (("swallow", "StepsChanged"), ("unknown", "EffectUnknown")):
             with self.subTest(second=second):
+                self.queue = f"places-{uuid.uuid4().hex[:12]}"
                 worker, called = self.worker(), []
 
                 @worker.handler("act")
@@ -135,12 +137,11 @@ class Places(InProcess):
                     return "all is well"
 
                 self.work(worker)
-                job = self.submit("x", backoff=QUICK)
+                job = self.submit("x")
                 self.client.wait(job, PATIENCE)
                 shown = self.client.get(job)
                 self.assertEqual((shown["status"], shown["error_type"], shown["runs"]), ("failed", error_type, 2))
                 self.assertEqual(called, ["fetch1"])
-                worker.stop()
 
     def test_a_step_that_failed_before_a_wait_keeps_its_place(self) -> None:
         # W7, W10
