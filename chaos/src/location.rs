@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use backstop::Backstop;
-use backstop_testbed::{DatabaseSettings, Mariadb, Postgres, TestbedError, shared};
+use backstop_testbed::{DatabaseSettings, Mariadb, Postgres, SteppedClock, TestbedError, shared};
 
 use crate::CampaignFolder;
 use crate::node::NodeStart;
@@ -93,6 +93,40 @@ impl StoreLocation {
             Server::Mariadb(server) => server.url(),
         };
         Self { url, server: Mutex::new(server), folder }
+    }
+
+    /// A store whose clock the test steps: a server of its own, which goes by that clock. A file goes by the clocks of
+    /// the processes on it: see [`StoreLocation::variables`].
+    ///
+    /// # Panics
+    /// When libfaketime is not installed, or the server cannot be started.
+    #[must_use]
+    pub fn stepped(kind: StoreKind, name: &str) -> (Self, SteppedClock) {
+        let folder = CampaignFolder::new(name);
+        let clock = must(SteppedClock::new(folder.path()));
+        let settings = || DatabaseSettings::new(folder.join("server")).going_by(clock.clone());
+        let (url, server) = match kind {
+            StoreKind::Sqlite => (format!("sqlite:{}", folder.join("jobs.db").display()), Server::None),
+            StoreKind::Postgres => {
+                let server = must(Postgres::start(settings()));
+                (server.url(), Server::Postgres(Box::new(server)))
+            }
+            StoreKind::Mariadb => {
+                let server = must(Mariadb::start(settings()));
+                (server.url(), Server::Mariadb(Box::new(server)))
+            }
+        };
+        (Self { url, server: Mutex::new(server), folder }, clock)
+    }
+
+    /// What the environment of a process says, so that the store it opens goes by this clock.
+    #[must_use]
+    pub fn variables(&self, clock: &SteppedClock) -> Vec<(&'static str, String)> {
+        match self.kind() {
+            StoreKind::Sqlite => clock.variables().to_vec(),
+            // The clock of a process is of no account there, and is wrong by as much as the server's is stepped.
+            StoreKind::Postgres | StoreKind::Mariadb => Vec::new(),
+        }
     }
 
     /// Which store it is.

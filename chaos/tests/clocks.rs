@@ -11,7 +11,7 @@ use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::Node;
 use backstop_chaos::{rounds, seed};
 use backstop_store::{JobFilter, PageRequest};
-use backstop_testbed::find;
+use backstop_testbed::{SteppedClock, find};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 const LEASE_MS: u64 = 600;
@@ -38,19 +38,16 @@ async fn wrong_clocks(kind: StoreKind) {
         location.node(NODE, LEASE_MS).go_with(&variables)
     };
     let mut nodes: Vec<Node> = CLOCKS.iter().map(|clock| fixed(clock)).collect();
-    let stepped = location.folder().join("clock");
-    let file = stepped.to_str().expect("a plain path");
-    std::fs::write(&stepped, "+0\n").expect("the folder can be written");
-    let cached = ("FAKETIME_NO_CACHE", "1");
-    let variables = [real_time[0], real_time[1], cached, ("FAKETIME_TIMESTAMP_FILE", file)];
+    let stepped = SteppedClock::new(location.folder()).expect("the folder can be written");
+    let variables = stepped.variables();
+    let variables = variables.each_ref().map(|(name, value)| (*name, &**value));
     nodes.push(location.node(NODE, LEASE_MS).go_with(&variables));
     nodes.push(location.node(NODE, LEASE_MS).go());
     let mut succeeded = 0;
     for _ in 0..steps {
         tokio::time::sleep(Duration::from_millis(400)).await;
         succeeded = progressed(&engine, succeeded).await;
-        let jump = dice.i64(-100_000..100_000);
-        std::fs::write(&stepped, format!("{jump:+}\n")).expect("the folder can be written");
+        stepped.step(dice.i64(-100_000..100_000)).expect("the clock can be set");
     }
     assert!(nodes.iter_mut().all(Node::is_alive), "a wrong clock ended a process");
     // The clients go at once; what the workers held is found by their leases, whose end the store decides.

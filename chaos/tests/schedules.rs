@@ -1,9 +1,10 @@
-//! Processes that fire schedules, killed and stopped at random: each fire time is submitted once, and none is missing.
+//! Processes that fire schedules, killed and stopped at random, while the store's clock is stepped forth and back: each
+//! fire time is submitted once, and none is missing.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports its counts to the terminal of its test")]
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use backstop::Timestamp;
 use backstop::prelude::*;
@@ -17,26 +18,37 @@ use backstop_store::JobFilter;
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 const LEASE_MS: u64 = 500;
 
-/// Schedules that fire every second, by interval and by cron.
-const SCHEDULES: usize = 12;
-
 /// How long the last fires may take on a busy machine when the faults are over.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many processes do what.
+/// How far ahead of the machine the clock of a store is, in seconds: by turns at least this, and up to [`SPREAD_S`] more.
+/// One that is put back by less than a minute is waited for; by more, the schedule goes on from where it is.
+const OFFSETS_S: [i64; 2] = [70, 0];
+const SPREAD_S: i64 = 30;
+
+/// Where it is left: ahead of all that it ever was. Nothing is passed over up to there: what comes late by less than a
+/// minute is on time, and a hundred fires before that are made up for.
+const LAST_OFFSET_S: i64 = 105;
+
+/// Which processes fire which schedules.
 struct Shape {
     name: &'static str,
     modes: &'static [&'static str],
+    /// How many schedules there are. All of them fire every second, by interval and by cron.
+    schedules: usize,
+    /// Whether the store's clock is stepped.
+    stepped: bool,
 }
 
-/// Programs with a worker.
-const WORKERS: Shape = Shape { name: "fires", modes: &["work", "work", "work"] };
+/// Programs with a worker. A step of a minute is sixty fires at once of each of their schedules.
+const WORKERS: Shape = Shape { name: "fires", modes: &["work", "work", "work"], schedules: 4, stepped: true };
 
 /// Servers without a worker, and a program with one. Nobody runs the jobs.
-const SERVERS: Shape = Shape { name: "served-fires", modes: &["serve", "serve", "work"] };
+const SERVERS: Shape =
+    Shape { name: "served-fires", modes: &["serve", "serve", "work"], schedules: 12, stepped: false };
 
-async fn set_schedules(engine: &Backstop) {
-    for number in 0..SCHEDULES {
+async fn set_schedules(engine: &Backstop, schedules: usize) {
+    for number in 0..schedules {
         let settings = match number % 2 {
             0 => ScheduleSettings::every(Duration::from_secs(1)),
             _ => ScheduleSettings::cron("* * * * * *"),
@@ -68,16 +80,38 @@ fn expected(view: &ScheduleView, until: Timestamp) -> Vec<(String, Timestamp)> {
     times.between(view.state.anchor, until).map(|fire| (view.name.clone(), fire)).collect()
 }
 
+/// The machine's clock, and so many seconds.
+fn machine_time(ahead_s: i64) -> Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let micros = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+    Timestamp::from_micros(micros + ahead_s * 1_000_000)
+}
+
 async fn fire_under_faults(kind: StoreKind, shape: Shape) {
     let faults = rounds(30, 2_000);
     let mut dice = fastrand::Rng::with_seed(seed());
-    let location = StoreLocation::new(kind, shape.name);
+    let (location, clock) = match shape.stepped {
+        true => {
+            let (location, clock) = StoreLocation::stepped(kind, shape.name);
+            (location, Some(clock))
+        }
+        false => (StoreLocation::new(kind, shape.name), None),
+    };
+    let variables = clock.as_ref().map(|clock| location.variables(clock)).unwrap_or_default();
+    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, &**value)).collect();
     let (engine, began) = (location.open().await, Instant::now());
-    set_schedules(&engine).await;
-    let start = |mode| NodeStart { mode, ..location.node(NODE, LEASE_MS) }.go();
+    set_schedules(&engine, shape.schedules).await;
+    let start = |mode| NodeStart { mode, ..location.node(NODE, LEASE_MS) }.go_with(&variables);
     let mut nodes: Vec<Node> = shape.modes.iter().map(|mode| start(mode)).collect();
+    let (mut steps, mut offset_s) = (0, 0);
     for fault in 0..faults {
         tokio::time::sleep(Duration::from_millis(dice.u64(50..400))).await;
+        // Whoever leads finds the step in the middle of its term, or before or after it.
+        if let Some(clock) = clock.as_ref().filter(|_| dice.bool()) {
+            offset_s = OFFSETS_S[steps % OFFSETS_S.len()] + dice.i64(..=SPREAD_S);
+            clock.step(offset_s).expect("the clock can be set");
+            steps += 1;
+        }
         let victim = dice.usize(..nodes.len());
         if fault % 3 == 2 {
             // Longer than its term: others take over, and then it goes on.
@@ -89,7 +123,11 @@ async fn fire_under_faults(kind: StoreKind, shape: Shape) {
             nodes[victim] = start(shape.modes[victim]);
         }
     }
-    let until = engine.store().now().await.expect("the store is there");
+    if let Some(clock) = &clock {
+        offset_s = LAST_OFFSET_S;
+        clock.step(offset_s).expect("the clock can be set");
+    }
+    let until = machine_time(offset_s);
     let views = engine.schedules().list().await.expect("the store can be read");
     let expected: Vec<_> = views.iter().flat_map(|view| expected(view, until)).collect();
     let over = Instant::now();
@@ -105,23 +143,24 @@ async fn fire_under_faults(kind: StoreKind, shape: Shape) {
     nodes.iter_mut().for_each(Node::kill);
     let twice: Vec<_> = found.iter().filter(|(_, count)| **count > 1).collect();
     assert!(twice.is_empty(), "fired more than once: {twice:?}");
-    println!("{kind}: {faults} faults, {} fires in {:.0?}, each once", found.len(), began.elapsed());
+    let (fires, took) = (found.len(), began.elapsed());
+    println!("{kind}: {faults} faults, {steps} steps of the clock, {fires} fires in {took:.0?}, each once");
 }
 
 #[tokio::test]
-async fn workers_killed_and_stopped_fire_each_time_once_on_sqlite() {
+async fn workers_killed_and_stopped_under_a_stepped_clock_fire_each_time_once_on_sqlite() {
     // W11, L17
     fire_under_faults(StoreKind::Sqlite, WORKERS).await;
 }
 
 #[tokio::test]
-async fn workers_killed_and_stopped_fire_each_time_once_on_postgres() {
+async fn workers_killed_and_stopped_under_a_stepped_clock_fire_each_time_once_on_postgres() {
     // W11, L17
     fire_under_faults(StoreKind::Postgres, WORKERS).await;
 }
 
 #[tokio::test]
-async fn workers_killed_and_stopped_fire_each_time_once_on_mariadb() {
+async fn workers_killed_and_stopped_under_a_stepped_clock_fire_each_time_once_on_mariadb() {
     // W11, L17
     fire_under_faults(StoreKind::Mariadb, WORKERS).await;
 }

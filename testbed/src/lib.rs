@@ -22,6 +22,7 @@ mod account;
 mod authority;
 mod beanstalkd;
 mod client;
+mod clock;
 mod daemon;
 pub mod find;
 mod folder;
@@ -44,6 +45,7 @@ mod trouble;
 
 pub use authority::{Certificate, CertificateAuthority};
 pub use beanstalkd::Beanstalkd;
+pub use clock::SteppedClock;
 pub use folder::Folder;
 pub use mariadb::Mariadb;
 pub use moto::Moto;
