@@ -83,6 +83,31 @@ pub enum JournalEntry {
         /// What the result says.
         run: u32,
     },
+    /// A run asked the outside whether the effect of its job has happened (W8).
+    Asked {
+        /// Of which job.
+        job: JobId,
+        /// In which run.
+        run: u32,
+        /// What it was told.
+        happened: bool,
+    },
+    /// A bulk handler was called with this job (W12).
+    Called {
+        /// Which job.
+        job: JobId,
+        /// Its run.
+        run: u32,
+        /// How many jobs the call has.
+        jobs: usize,
+    },
+    /// A bulk handler is about to say that this job has succeeded.
+    Answered {
+        /// Which job.
+        job: JobId,
+        /// Its run.
+        run: u32,
+    },
     /// The end of a run is about to be reported, by its worker or by whoever rescues it.
     Finishing {
         /// The hold it ends.

@@ -9,26 +9,32 @@
 //! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
 //! - [`crash`]: processes killed at named points, and what was found afterwards.
 //! - [`fleet`]: processes of which some are broken. [`suspects`]: jobs that die together, of which one is to blame.
-//! - [`steps`]: jobs with durable steps. [`errand`]: jobs with steps, signals and rejects. [`partner`]: jobs that call
-//!   somebody who may be down.
+//! - [`steps`]: jobs with durable steps. [`errand`]: jobs with steps, signals and rejects. [`outside`]: jobs with an
+//!   effect. [`together`]: jobs that are handled many at a time. [`partner`]: jobs that call somebody who may be down.
+//! - [`branches`], [`joining`], [`driven`]: steps of workflows that follow predicates or many others, and those that
+//!   are dead until they are driven again.
 //! - [`handoff`]: one engine that hands its finished jobs on to another.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
 
+pub mod branches;
 pub mod checker;
 pub mod client;
 pub mod crash;
+pub mod driven;
 pub mod errand;
 pub mod fleet;
 pub mod group;
 pub mod handoff;
 pub mod hostile;
 pub mod http;
+pub mod joining;
 pub mod journal;
 pub mod journal_layer;
 pub mod location;
 pub mod node;
+pub mod outside;
 pub mod partner;
 pub mod planted;
 pub mod processes;
@@ -40,6 +46,7 @@ pub mod shape;
 pub mod stall;
 pub mod steps;
 pub mod suspects;
+pub mod together;
 pub mod work;
 
 /// How many rounds a campaign runs: `quick` in the ordinary tests, `full` under `cargo xtask torture`.

@@ -9,8 +9,11 @@ use backstop::{JobId, WorkerId};
 use backstop_core::{Fence, Lease};
 use serde_json::{Value, json};
 
+use crate::branches;
+use crate::driven::DeadLetterJob;
 use crate::errand::RemoteSignalJob;
 use crate::http;
+use crate::joining::JoinJob;
 use crate::journal::{Journal, JournalEntry};
 use crate::partner::CallingJob;
 use crate::processes;
@@ -19,6 +22,10 @@ use crate::work::CampaignJob;
 /// Jobs that one claim takes at most.
 const LIMIT: u64 = 4;
 
+/// What it runs: all that a campaign submits and that needs no handler of a program.
+const KINDS: [&str; 7] =
+    ["toil", "errand", "calling", "join", "redriven", "predicate:odd", "predicate:large"];
+
 /// How long a claim waits for work.
 const WAIT_MS: u64 = 300;
 
@@ -26,7 +33,7 @@ const WAIT_MS: u64 = 300;
 pub fn work(folder: &Path, lease: Duration) {
     let journal = Journal::create_in(folder);
     let name = format!("remote-{}", std::process::id());
-    let claim = json!({ "worker": name, "queues": ["default"], "kinds": ["toil", "errand", "calling"], "limit": LIMIT,
+    let claim = json!({ "worker": name, "queues": ["default"], "kinds": KINDS, "limit": LIMIT,
         "wait_ms": WAIT_MS, "lease_ms": u64::try_from(lease.as_millis()).unwrap_or(1_000) });
     loop {
         let server = any_server(folder);
@@ -92,6 +99,9 @@ fn run(folder: &Path, journal: &Journal, job: &Value) -> Option<Value> {
             RemoteSignalJob { claimed: job, job: lease.job, run, journal, post: &post }.walk().ok()?
         }
         "calling" => CallingJob::remotely(&job["payload"])?,
+        "join" => JoinJob::remotely(job)?,
+        "redriven" => DeadLetterJob::remotely(&job["payload"])?,
+        kind if kind.starts_with(branches::ASKING) => branches::remotely(job)?,
         _ => toil(job, run)?,
     };
     journal.write(JournalEntry::Ended { lease, run });

@@ -10,12 +10,16 @@ use backstop::prelude::*;
 use backstop::signals::stop_asked;
 use backstop::{Config, QueueConfig};
 use backstop_chaos::client::{self, ClientBehaviour};
+use backstop_chaos::driven::DeadLetterJob;
 use backstop_chaos::errand::SignalJob;
+use backstop_chaos::joining::JoinJob;
 use backstop_chaos::journal::Journal;
+use backstop_chaos::outside::EffectStepsJob;
 use backstop_chaos::partner::{self, CallingJob};
 use backstop_chaos::steps::SteppingJob;
+use backstop_chaos::together::BulkCampaignJob;
 use backstop_chaos::work::CampaignJob;
-use backstop_chaos::{crash, fleet, handoff, journal_layer, processes, remote, suspects};
+use backstop_chaos::{branches, crash, fleet, handoff, journal_layer, processes, remote, suspects};
 use backstop_server::{Api, ServerSettings, bind};
 
 #[path = "node/disk_full.rs"]
@@ -71,8 +75,9 @@ async fn work((engine, journal): (Backstop, Arc<Journal>), lease: Duration) -> J
     // Without a word the defaults are what is tested.
     let prefetch = std::env::var("CHAOS_PREFETCH").map_or(Ok(0), |text| text.parse())?;
     let worker = engine.worker(journal).register::<CampaignJob>().register::<SteppingJob>();
-    let worker = worker.register::<SignalJob>().register::<CallingJob>();
-    let worker = worker.queue("default", 8).prefetch(prefetch);
+    let worker = worker.register::<SignalJob>().register::<CallingJob>().register::<EffectStepsJob>();
+    let worker = worker.register::<BulkCampaignJob>().register::<JoinJob>().register::<DeadLetterJob>();
+    let worker = branches::known_to(worker).queue("default", 8).prefetch(prefetch);
     worker.lease(lease).poll(Duration::from_millis(50)).grace(Duration::from_secs(5)).run().await?;
     Ok(())
 }

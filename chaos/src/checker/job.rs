@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use backstop::{Cause, Job, State, TerminalReason};
+use backstop::bulk::BulkJob;
+use backstop::{Cause, State, TerminalReason};
 use backstop_core::Lease;
 use backstop_core::failure::Verdict;
-use backstop_core::job::{Attempt, Record, StepState};
+use backstop_core::job::{Attempt, Record};
 
-use super::Kept;
+use super::kept::Kept;
 use super::summary::JournalSummary;
-use crate::crash::job::EffectJob;
-use crate::steps::{self, SteppingJob};
+use super::{bulk, steps};
+use crate::branches;
+use crate::together::BulkCampaignJob;
 
 /// Two transactions may read the clock in one order and commit in the other; this is more than one of them takes.
 const CLOCK_ORDER: Duration = Duration::from_secs(1);
@@ -31,8 +33,8 @@ pub(super) fn check(kept: &Kept, summary: &JournalSummary, violations: &mut Vec<
     }
     check_promises(kept, summary, &mut found);
     check_handlers(kept, summary, &mut found);
-    check_effects(kept, summary, &mut found);
-    check_steps(kept, summary, &mut found);
+    steps::check(kept, summary, &mut found);
+    bulk::check(kept, summary, &mut found);
     violations.extend(found.into_iter().map(|what| format!("job {id}: {what}")));
 }
 
@@ -68,7 +70,7 @@ fn check_record(kept: &Kept, found: &mut Vec<String>) {
     if !numbers.iter().copied().eq(1..=record.runs) {
         found.push(format!("its {} runs left the ledger rows {numbers:?}", record.runs));
     }
-    let count = |test: &dyn Fn(&Attempt) -> bool| rows.iter().filter(|row| test(row)).count();
+    let count = |test: &dyn Fn(&Attempt) -> bool| kept.since_driven().iter().filter(|row| test(row)).count();
     let crashes = count(&|row| row.cause == Cause::Crash);
     if crashes != record.crashes as usize {
         found.push(format!("{crashes} crashes in the ledger, {} counted", record.crashes));
@@ -234,53 +236,14 @@ fn check_promises(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>
     }
 }
 
-/// The code of a step is not called again once its success is stored, every run is given the same result, and what the
-/// record says of it is what was given (W7).
-fn check_steps(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>) {
-    let stored = kept.view.record.steps();
-    for (name, runs) in summary.steps.get(&kept.view.job.spec.id).into_iter().flatten() {
-        let mark = stored.iter().find(|step| step.name == *name && step.state == StepState::Done);
-        if runs.given.len() > 1 {
-            found.push(format!("step {name} gave results of several runs: {:?}", runs.given));
-        }
-        match mark {
-            Some(mark) => {
-                if let Some(late) = runs.called.iter().find(|run| **run > mark.run) {
-                    found
-                        .push(format!("step {name} was stored by run {} and called by run {late}", mark.run));
-                }
-                if runs.given.iter().any(|run| *run != mark.run) {
-                    found.push(format!("step {name} was stored by run {}, given {:?}", mark.run, runs.given));
-                }
-            }
-            None if runs.given.is_empty() => {}
-            None => found.push(format!("step {name} gave a result that is not stored")),
-        }
-    }
-    let done = |name: &str| stored.iter().any(|step| step.name == name && step.state == StepState::Done);
-    if kept.view.record.state == State::Succeeded && &*kept.view.job.spec.kind == SteppingJob::KIND {
-        let missing: Vec<_> = steps::NAMES.iter().filter(|name| !done(name)).collect();
-        if !missing.is_empty() {
-            found.push(format!("it succeeded without its steps {missing:?}"));
-        }
-    }
-}
-
-/// What a job does outside is done when it has succeeded, and under one key however often (C6).
-fn check_effects(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>) {
-    let keys = summary.effects.get(&kept.view.job.spec.id).map_or(&[][..], Vec::as_slice);
-    let succeeded = kept.view.record.state == State::Succeeded;
-    if *kept.view.job.spec.kind == *EffectJob::KIND && succeeded && keys.is_empty() {
-        found.push("it succeeded, and its effect never happened".to_owned());
-    }
-    if keys.iter().any(|key| *key != keys[0]) {
-        found.push(format!("its effect happened under different keys: {keys:?}"));
-    }
-}
-
 /// What handlers did: each run once, counted before it began, and under the fence of the ledger.
 fn check_handlers(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>) {
-    let began = summary.began.get(&kept.view.job.spec.id).map_or(&[][..], Vec::as_slice);
+    let (id, kind) = (kept.view.job.spec.id, &*kept.view.job.spec.kind);
+    // Whoever asks a predicate writes nothing down, and bulk handlers write something else.
+    if kind.starts_with(branches::ASKING) || kind == <BulkCampaignJob as BulkJob>::KIND {
+        return;
+    }
+    let began = summary.began.get(&id).map_or(&[][..], Vec::as_slice);
     for row in &kept.rows {
         let runs: Vec<_> = began.iter().filter(|run| run.run == row.number).collect();
         if runs.len() > 1 {

@@ -1,10 +1,13 @@
 //! Compares what the processes said with what the store holds, when the faults are over.
 //!
-//! `summary` sums up the journals, `job` looks at one job and its ledger, `whole` at what concerns many, `workflows` at
-//! workflows, batches and schedules. All times that are compared are the store's own; those of the journals only order
-//! what happened on this machine.
+//! `summary` sums up the journals, `kept` is a job with its ledger, `job` looks at one of them, `steps` and `bulk` at
+//! what handlers of some kinds did, `whole` at what concerns many, `workflows` at workflows, batches and schedules. All
+//! times that are compared are the store's own; those of the journals only order what happened on this machine.
 
+mod bulk;
 mod job;
+mod kept;
+mod steps;
 mod summary;
 mod whole;
 mod workflows;
@@ -15,9 +18,10 @@ use std::sync::Arc;
 
 use backstop::prelude::*;
 use backstop::{Cause, JobId};
-use backstop_core::job::{Attempt, JobView};
+use backstop_core::job::JobView;
 use backstop_store::{JobFilter, PageRequest, Store};
 
+use kept::Kept;
 pub use summary::JournalSummary;
 
 /// How many ledgers are read at once.
@@ -52,12 +56,6 @@ impl std::fmt::Display for CampaignReport {
             violations.len()
         )
     }
-}
-
-/// A job with its ledger, oldest run first.
-struct Kept {
-    view: JobView,
-    rows: Vec<Attempt>,
 }
 
 /// Reads every journal of `folder` and the whole store, and lists every violation.

@@ -31,6 +31,10 @@ pub struct JournalSummary {
     pub(super) effects: HashMap<JobId, Vec<String>>,
     /// What was called and given of each step of each job, by name (W7).
     pub(super) steps: HashMap<JobId, BTreeMap<String, StepRuns>>,
+    /// What runs were told when they asked whether an effect had happened (W8).
+    pub(super) asked_outside: HashMap<JobId, BTreeMap<u32, bool>>,
+    /// What bulk handlers did with each job in each run, in order (W12).
+    pub(super) bulk: HashMap<JobId, BTreeMap<u32, Vec<BulkFact>>>,
     pub(super) reports: HashMap<Lease, HoldReports>,
     pub(super) refused: Vec<Lease>,
     /// When each cancel was acknowledged.
@@ -45,6 +49,15 @@ pub struct JournalSummary {
 pub(super) struct HandlerStart {
     pub(super) lease: Lease,
     pub(super) run: u32,
+}
+
+/// What a bulk handler did with one job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BulkFact {
+    /// It was called with so many jobs, this one among them.
+    Called(usize),
+    /// It said that this one has succeeded.
+    Answered,
 }
 
 /// In which runs the code of a step was called, and what its results said.
@@ -157,6 +170,11 @@ impl JournalSummary {
             JournalEntry::Effect { job, key } => self.effects.entry(job).or_default().push(key),
             JournalEntry::Stepping { job, name, run } => drop(self.step(job, name).called.insert(run)),
             JournalEntry::Stepped { job, name, run } => drop(self.step(job, name).given.insert(run)),
+            JournalEntry::Asked { job, run, happened } => {
+                self.asked_outside.entry(job).or_default().insert(run, happened);
+            }
+            JournalEntry::Called { job, run, jobs } => self.bulk(job, run).push(BulkFact::Called(jobs)),
+            JournalEntry::Answered { job, run } => self.bulk(job, run).push(BulkFact::Answered),
             JournalEntry::Finishing { lease, cause, verdict } => {
                 self.reports.entry(lease).or_default().tries.push((cause, verdict));
             }
@@ -184,6 +202,10 @@ impl JournalSummary {
 
     fn step(&mut self, job: JobId, name: String) -> &mut StepRuns {
         self.steps.entry(job).or_default().entry(name).or_default()
+    }
+
+    fn bulk(&mut self, job: JobId, run: u32) -> &mut Vec<BulkFact> {
+        self.bulk.entry(job).or_default().entry(run).or_default()
     }
 
     fn lease(&mut self, worker: WorkerId) -> &mut LeaseRenewals {

@@ -7,7 +7,7 @@ use backstop::{JobId, Timestamp};
 use backstop_core::job::State;
 use backstop_store::QueueView;
 
-use super::Kept;
+use super::kept::Kept;
 use super::summary::JournalSummary;
 
 /// As in `job`: clocks are read before commits.

@@ -8,7 +8,7 @@ use backstop::workflows::{Join, NodeEnd, NodeState, NodeView, WorkflowFilter, Wo
 use backstop::{JobId, State, Timestamp};
 use backstop_store::PageRequest;
 
-use super::Kept;
+use super::kept::Kept;
 
 /// Adds what is wrong with workflows and batches: all have ended as their jobs have, and no step began before what it
 /// waits for had ended (W1-W6).
@@ -62,11 +62,8 @@ fn check_batch(view: &WorkflowView, jobs: &BTreeMap<JobId, Kept>, problems: &mut
 }
 
 fn check_graph(view: &WorkflowView, jobs: &BTreeMap<JobId, Kept>, problems: &mut Vec<String>) {
-    let ends: BTreeMap<&str, Option<Timestamp>> = view
-        .nodes
-        .iter()
-        .map(|node| (&*node.name, jobs.get(&node.job).and_then(|kept| kept.view.record.finished_at)))
-        .collect();
+    let ends: BTreeMap<&str, &Kept> =
+        view.nodes.iter().filter_map(|node| Some((&*node.name, jobs.get(&node.job)?))).collect();
     for node in &view.nodes {
         let Some(kept) = jobs.get(&node.job) else {
             problems.push(format!("the job of its step `{}` is not stored", node.name));
@@ -77,12 +74,7 @@ fn check_graph(view: &WorkflowView, jobs: &BTreeMap<JobId, Kept>, problems: &mut
 }
 
 /// A step is where its job is, and began when what it waits for had ended.
-fn check_node(
-    node: &NodeView,
-    kept: &Kept,
-    ends: &BTreeMap<&str, Option<Timestamp>>,
-    problems: &mut Vec<String>,
-) {
+fn check_node(node: &NodeView, kept: &Kept, ends: &BTreeMap<&str, &Kept>, problems: &mut Vec<String>) {
     let (name, state) = (&node.name, kept.view.record.state);
     let agrees = match node.state {
         NodeState::Ended(NodeEnd::Succeeded) => state == State::Succeeded,
@@ -94,8 +86,16 @@ fn check_node(
         problems.push(format!("step `{name}` is {:?}, and its job is {state}", node.state));
     }
     let Some(began) = kept.rows.first().map(|row| row.started_at) else { return };
+    if let NodeState::Ended(NodeEnd::NotTaken | NodeEnd::DependencyFailed) = node.state {
+        problems.push(format!("step `{name}` is {:?}, and its job has run", node.state));
+    }
+    // A dead step that was driven again has ended twice: its failure branch follows the first time.
+    let end = |before: &&Kept| match node.when.needs_success() {
+        true => before.view.record.finished_at,
+        false => before.first_end(),
+    };
     let before: Vec<Option<Timestamp>> =
-        node.after.iter().map(|name| ends.get(&**name).copied().flatten()).collect();
+        node.after.iter().map(|name| ends.get(&**name).and_then(end)).collect();
     let waited_for = match node.join {
         Join::All => before.iter().copied().max().flatten().filter(|_| !before.contains(&None)),
         Join::Any => before.iter().flatten().min().copied(),
