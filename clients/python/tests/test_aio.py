@@ -230,7 +230,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
         # W9
         worker = self.worker()
 
-        @worker.handler("act")
+        @worker.handler("aio-rejects")
         async def act(job: AsyncJob) -> str:
             for row in range(150):
                 job.saw()
@@ -243,7 +243,8 @@ class Async(unittest.IsolatedAsyncioTestCase):
             return "done"
 
         await self.work(worker)
-        job = await self.submit("rejects", max_retries=1, backoff=QUICK)
+        stored = await self.client.submit("aio-rejects", {}, queue=self.queue, max_retries=1, backoff=QUICK)
+        job = stored.id
         await self.ended(job)
         shown = await self.client.get(job, reveal=True)
         self.assertEqual((shown["status"], shown["result"], shown["attempt"]), ("succeeded", "done", 1))

@@ -54,7 +54,7 @@ class Stepping(InProcess):
     def test_changed_code_is_a_dead_letter(self) -> None:
         for second, told in (
             ("a c", "step `b` at index 1 is stored, and the code calls step `c`"),
-            ("b a", "step `a` at index 0 is stored, and the code calls step `b`"),
+            ("b a", "step `b` at index 1 is stored, and the code calls step `b` at index 0"),
             ("a", "step `b` at index 1 is stored, and the code called only 1 and ended"),
         ):
             with self.subTest(second=second):
