@@ -13,6 +13,7 @@ use backstop_store::{
 };
 
 use crate::journal::{Journal, JournalEntry, TriedSubmit, hundredths_since_start};
+use crate::stepped::{self, FileClock};
 
 /// One answer for each job of a batch of submits.
 pub type SubmitAnswers = Vec<Result<Submitted, Refusal>>;
@@ -80,7 +81,8 @@ pub async fn open_with(
     journal: Arc<Journal>,
     config: Config,
 ) -> Result<Backstop, backstop::Error> {
-    let store = Backstop::open(url).await?.store().clone();
+    let clock = std::env::var_os(stepped::VARIABLE).map(|file| FileClock::new(file.into()));
+    let store = stepped::open(url, clock).await?;
     Ok(Backstop::on(JournalLayer::over(store, journal), config))
 }
 

@@ -14,6 +14,7 @@
 //! - [`branches`], [`joining`], [`driven`]: steps of workflows that follow predicates or many others, and those that
 //!   are dead until they are driven again.
 //! - [`handoff`]: one engine that hands its finished jobs on to another.
+//! - [`stepped`]: stores whose clock is put forth and back.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
@@ -44,6 +45,7 @@ pub mod sabotage;
 pub mod secrets;
 pub mod shape;
 pub mod stall;
+pub mod stepped;
 pub mod steps;
 pub mod suspects;
 pub mod together;

@@ -7,11 +7,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use backstop::Backstop;
+use backstop::{Backstop, Config};
 use backstop_testbed::{DatabaseSettings, Mariadb, Postgres, SteppedClock, TestbedError, shared};
 
 use crate::CampaignFolder;
 use crate::node::NodeStart;
+use crate::stepped::{self, FileClock};
 
 /// A store's place and the folder beside it.
 #[derive(Debug)]
@@ -95,28 +96,15 @@ impl StoreLocation {
         Self { url, server: Mutex::new(server), folder }
     }
 
-    /// A store whose clock the test steps: a server of its own, which goes by that clock. A file goes by the clocks of
-    /// the processes on it: see [`StoreLocation::variables`].
+    /// A store whose clock the test steps: see [`stepped`](crate::stepped).
     ///
     /// # Panics
-    /// When libfaketime is not installed, or the server cannot be started.
+    /// When libfaketime is not installed, or the folder cannot be written.
     #[must_use]
     pub fn stepped(kind: StoreKind, name: &str) -> (Self, SteppedClock) {
-        let folder = CampaignFolder::new(name);
-        let clock = must(SteppedClock::new(folder.path()));
-        let settings = || DatabaseSettings::new(folder.join("server")).going_by(clock.clone());
-        let (url, server) = match kind {
-            StoreKind::Sqlite => (format!("sqlite:{}", folder.join("jobs.db").display()), Server::None),
-            StoreKind::Postgres => {
-                let server = must(Postgres::start(settings()));
-                (server.url(), Server::Postgres(Box::new(server)))
-            }
-            StoreKind::Mariadb => {
-                let server = must(Mariadb::start(settings()));
-                (server.url(), Server::Mariadb(Box::new(server)))
-            }
-        };
-        (Self { url, server: Mutex::new(server), folder }, clock)
+        let location = Self::new(kind, name);
+        let clock = must(SteppedClock::new(location.folder()));
+        (location, clock)
     }
 
     /// What the environment of a process says, so that the store it opens goes by this clock.
@@ -124,9 +112,20 @@ impl StoreLocation {
     pub fn variables(&self, clock: &SteppedClock) -> Vec<(&'static str, String)> {
         match self.kind() {
             StoreKind::Sqlite => clock.variables().to_vec(),
-            // The clock of a process is of no account there, and is wrong by as much as the server's is stepped.
-            StoreKind::Postgres | StoreKind::Mariadb => Vec::new(),
+            StoreKind::Postgres | StoreKind::Mariadb => {
+                vec![(stepped::VARIABLE, clock.file().display().to_string())]
+            }
         }
+    }
+
+    /// Opens the store by this clock. This process goes by the machine's, and so does a file that it opens.
+    ///
+    /// # Panics
+    /// When it does not open.
+    pub async fn open_by(&self, clock: &SteppedClock) -> Backstop {
+        let clock =
+            Some(FileClock::new(clock.file().to_owned())).filter(|_| self.kind() != StoreKind::Sqlite);
+        Backstop::on(stepped::open(&self.url, clock).await.expect("the store opens"), Config::default())
     }
 
     /// Which store it is.

@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a campaign reports its counts to the terminal of its test")]
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use backstop::Timestamp;
 use backstop::prelude::*;
@@ -12,6 +12,7 @@ use backstop::query::PageRequest;
 use backstop::schedules::{Misfire, ScheduleSettings, ScheduleView};
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::{Node, NodeStart};
+use backstop_chaos::stepped::machine_time;
 use backstop_chaos::{rounds, seed};
 use backstop_store::JobFilter;
 
@@ -80,13 +81,6 @@ fn expected(view: &ScheduleView, until: Timestamp) -> Vec<(String, Timestamp)> {
     times.between(view.state.anchor, until).map(|fire| (view.name.clone(), fire)).collect()
 }
 
-/// The machine's clock, and so many seconds.
-fn machine_time(ahead_s: i64) -> Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let micros = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-    Timestamp::from_micros(micros + ahead_s * 1_000_000)
-}
-
 async fn fire_under_faults(kind: StoreKind, shape: Shape) {
     let faults = rounds(30, 2_000);
     let mut dice = fastrand::Rng::with_seed(seed());
@@ -99,7 +93,11 @@ async fn fire_under_faults(kind: StoreKind, shape: Shape) {
     };
     let variables = clock.as_ref().map(|clock| location.variables(clock)).unwrap_or_default();
     let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, &**value)).collect();
-    let (engine, began) = (location.open().await, Instant::now());
+    let began = Instant::now();
+    let engine = match &clock {
+        Some(clock) => location.open_by(clock).await,
+        None => location.open().await,
+    };
     set_schedules(&engine, shape.schedules).await;
     let start = |mode| NodeStart { mode, ..location.node(NODE, LEASE_MS) }.go_with(&variables);
     let mut nodes: Vec<Node> = shape.modes.iter().map(|mode| start(mode)).collect();
@@ -108,7 +106,7 @@ async fn fire_under_faults(kind: StoreKind, shape: Shape) {
         tokio::time::sleep(Duration::from_millis(dice.u64(50..400))).await;
         // Whoever leads finds the step in the middle of its term, or before or after it.
         if let Some(clock) = clock.as_ref().filter(|_| dice.bool()) {
-            offset_s = OFFSETS_S[steps % OFFSETS_S.len()] + dice.i64(..=SPREAD_S);
+            offset_s = OFFSETS_S[steps % OFFSETS_S.len()] + dice.i64(0..=SPREAD_S);
             clock.step(offset_s).expect("the clock can be set");
             steps += 1;
         }

@@ -44,6 +44,12 @@ impl SteppedClock {
             .map_err(TestbedError::io(format!("cannot set the clock in {}", self.file.display())))
     }
 
+    /// Where it is written.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// What the environment of a program says that goes by this clock.
     #[must_use]
     pub fn variables(&self) -> [(&'static str, String); 4] {

@@ -9,7 +9,6 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::account::{self, SystemUser};
-use crate::clock::SteppedClock;
 use crate::port::{self, Port};
 use crate::signals::{ProcessIdentity, signal, wait_until};
 use crate::spawn::spawn;
@@ -40,8 +39,6 @@ pub(crate) struct DaemonLaunch {
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) launch: DaemonLaunch,
-    /// What it goes by when that is not the machine's clock.
-    clock: Option<SteppedClock>,
     child: Option<Child>,
 }
 
@@ -71,13 +68,7 @@ pub(crate) fn listens(port: u16) -> bool {
 
 impl Daemon {
     pub(crate) fn new(launch: DaemonLaunch) -> Self {
-        Self { launch, clock: None, child: None }
-    }
-
-    /// The same, by another clock than the machine's.
-    pub(crate) fn going_by(mut self, clock: Option<SteppedClock>) -> Self {
-        self.clock = clock;
-        self
+        Self { launch, child: None }
     }
 
     /// Starts the process and returns once `ready`, which gets the process id, says that it accepts clients.
@@ -152,16 +143,7 @@ impl Daemon {
         let cannot = format!("cannot write {}", log.display());
         let file = File::options().create(true).append(true).open(log).map_err(TestbedError::io(&cannot))?;
         let errors = file.try_clone().map_err(TestbedError::io(&cannot))?;
-        let mut command = match &self.clock {
-            None => account::command(&launch.program, launch.account.as_ref(), true),
-            Some(clock) => {
-                // Not before it is the server's user: what the first user shares under its clock, another cannot open.
-                let mut command = account::command("env", launch.account.as_ref(), true);
-                command.args(clock.variables().map(|(name, value)| format!("{name}={value}")));
-                command.arg(&launch.program);
-                command
-            }
-        };
+        let mut command = account::command(&launch.program, launch.account.as_ref(), true);
         command.args(&launch.arguments).current_dir(&launch.folder).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(file).stderr(errors);
         spawn(command)

@@ -70,7 +70,7 @@ impl Mariadb {
                 log: settings.folder.join("log"),
                 stop_signal: "TERM",
             };
-            let mut daemon = Daemon::new(launch).going_by(settings.clock.clone());
+            let mut daemon = Daemon::new(launch);
             match daemon.start(|_| greets(port.number)) {
                 Ok(()) => return Ok(Self { settings, port, daemon }),
                 Err(trouble) if trouble.is_taken_port() && tries < PORT_TRIES => tries += 1,

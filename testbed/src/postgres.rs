@@ -69,7 +69,7 @@ impl Postgres {
                 log: settings.folder.join("log"),
                 stop_signal: "INT",
             };
-            let mut daemon = Daemon::new(launch).going_by(settings.clock.clone());
+            let mut daemon = Daemon::new(launch);
             match daemon.start(readiness(&settings.folder)) {
                 Ok(()) => return Ok(Self { programs, account, settings, port, daemon }),
                 Err(trouble) if trouble.is_taken_port() && tries < PORT_TRIES => tries += 1,

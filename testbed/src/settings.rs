@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use crate::authority::Certificate;
-use crate::clock::SteppedClock;
 
 /// The choices for one server; everything else is decided by the testbed.
 #[derive(Clone, Debug)]
@@ -19,22 +18,13 @@ pub struct DatabaseSettings {
     pub max_connections: u32,
     /// What the server shows to clients that want TLS; without it, it speaks none.
     pub certificate: Option<Certificate>,
-    /// The clock that the server goes by; without it, it is the machine's.
-    pub clock: Option<SteppedClock>,
 }
 
 impl DatabaseSettings {
     /// A server that is quick and not durable, with room for 300 connections.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
-        Self {
-            folder,
-            durable: false,
-            extra: Vec::new(),
-            max_connections: 300,
-            certificate: None,
-            clock: None,
-        }
+        Self { folder, durable: false, extra: Vec::new(), max_connections: 300, certificate: None }
     }
 
     /// Makes every commit reach the disk before it is confirmed.
@@ -48,13 +38,6 @@ impl DatabaseSettings {
     #[must_use]
     pub fn certified(mut self, certificate: Certificate) -> Self {
         self.certificate = Some(certificate);
-        self
-    }
-
-    /// Lets the server go by a clock that the test steps.
-    #[must_use]
-    pub fn going_by(mut self, clock: SteppedClock) -> Self {
-        self.clock = Some(clock);
         self
     }
 
