@@ -5,6 +5,7 @@
 
 mod group;
 mod limit;
+mod same_items;
 mod tally;
 mod view;
 
@@ -25,6 +26,7 @@ use crate::time::Timestamp;
 
 pub use group::RejectGroup;
 pub use limit::RejectLimit;
+pub use same_items::SameItems;
 pub use tally::{RejectCounts, RejectTally};
 pub use view::RejectView;
 

@@ -91,6 +91,20 @@ async fn limited(
     Ok(())
 }
 
+/// Rejects the same item again and again, with one key for all of them when it has one. Its first run fails.
+#[job(max_retries = 1)]
+async fn repeat(cx: JobContext<()>, times: u64, key: Option<String>) -> JobResult {
+    for _ in 0..times {
+        let empty = NewReject::new("", "the row is empty");
+        cx.reject_with(match &key {
+            Some(key) => empty.key(key),
+            None => empty,
+        })
+        .await?;
+    }
+    if cx.run_number() == 1 { Err("the first run fails".into()) } else { Ok(()) }
+}
+
 /// Tries to complete its job in a transaction of its own before its rejects are written.
 #[job(max_retries = 0)]
 async fn completing(cx: JobContext<()>) -> JobResult<String> {
@@ -114,7 +128,7 @@ impl Stage {
 
     async fn drain(&self) -> Vec<Ran> {
         let worker = self.engine.worker(()).register::<Import>().register::<Tell>().register::<Limited>();
-        let worker = worker.register::<Completing>().register::<Stumble>();
+        let worker = worker.register::<Completing>().register::<Stumble>().register::<Repeat>();
         let worker = worker.queue("default", 1).queue("acme/rows", 1).inline().expect("it has kinds");
         worker.drain(100).await.expect("the store is there")
     }
@@ -230,6 +244,19 @@ async fn an_item_counts_once(store: Arc<dyn Store>) {
     assert_eq!(stage.groups(None).await.iter().map(|group| group.items).sum::<u64>(), 157);
 }
 
+/// W9: items that look the same are several, in every run the same ones; those of one key are one.
+async fn items_that_look_the_same_are_several(store: Arc<dyn Store>) {
+    for (key, expected) in [(None, 120), (Some("row 7".to_owned()), 1)] {
+        let stage = Stage::on(&store);
+        let job = stage.engine.enqueue(Repeat { times: 120, key }).backoff(at_once());
+        let id = job.submit().await.expect("stored").id;
+        assert_eq!(stage.drain().await.len(), 2);
+        let counts = stage.detail(id).await.reads().rejects.expect("there are some");
+        assert_eq!((counts.stored, counts.run, counts.rejected), (expected, 2, expected));
+        assert_eq!(stage.rejects(id).await.len() as u64, expected);
+    }
+}
+
 /// W9: what a handler tells of before it panics is kept, also when no other run follows.
 async fn a_panic_loses_none(store: Arc<dyn Store>) {
     let stage = Stage::on(&store);
@@ -308,14 +335,16 @@ async fn a_call_that_is_repeated_counts_once(store: Arc<dyn Store>) {
     let grant = remote.claim(request).await.expect("the store is there").remove(0).grant;
     let bare = |error: &str| RemoteReject { error: error.into(), ..RemoteReject::default() };
     let known = || RemoteReject { item: Some(json!("a")), ..bare("bad") };
+    let keyed = || RemoteReject { key: Some("line 7".into()), ..known() };
     let calls = [
-        (vec![known(), known(), bare("x")], Some(10), 2),
-        (vec![known(), known(), bare("x")], Some(10), 2),
-        (vec![bare("y")], Some(11), 3),
-        (vec![bare("y")], Some(11), 3),
-        (vec![bare("y")], Some(12), 4),
-        (vec![bare("y"), bare("y")], None, 6),
-        (vec![bare("y")], None, 7),
+        (vec![known(), known(), bare("x")], Some(10), 3),
+        (vec![known(), known(), bare("x")], Some(10), 3),
+        (vec![bare("y")], Some(11), 4),
+        (vec![bare("y")], Some(11), 4),
+        (vec![bare("y")], Some(12), 5),
+        (vec![bare("y"), bare("y")], None, 7),
+        (vec![bare("y")], None, 8),
+        (vec![keyed(), keyed()], Some(13), 9),
     ];
     for (rejects, seen, expected) in calls {
         let kept = remote.reject(&grant, rejects, seen).await.expect("the store is there");
@@ -323,7 +352,7 @@ async fn a_call_that_is_repeated_counts_once(store: Arc<dyn Store>) {
         let counts = stage.detail(id).await.reads().rejects.expect("there are some");
         assert_eq!((counts.stored, counts.rejected), (expected, expected), "seen {seen:?}");
     }
-    assert_eq!(stage.rejects(id).await.len(), 7);
+    assert_eq!(stage.rejects(id).await.len(), 9);
 }
 
 /// W9, D5: rejects that are kept longer than their job are found by its id as long as they are there.
@@ -352,6 +381,7 @@ async fn rejects_outlive_their_job(store: Arc<dyn Store>) {
 async fn everything(store: Arc<dyn Store>) {
     a_run_goes_on(store.clone()).await;
     an_item_counts_once(store.clone()).await;
+    items_that_look_the_same_are_several(store.clone()).await;
     everything_is_told(store.clone()).await;
     a_panic_loses_none(store.clone()).await;
     too_many_fail_the_run(store.clone()).await;

@@ -77,7 +77,8 @@ impl NewReject {
         }
     }
 
-    /// What tells the item from others, when the item itself does not: a line number, an id.
+    /// What tells the item from others, when the item itself does not: a line number, an id. A key that a run rejects
+    /// twice counts once.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -135,8 +136,9 @@ impl Run {
 
 /// Takes a reject of a run.
 async fn reject(run: Arc<Run>, new: NewReject) -> Result<(), RejectError> {
+    let has_key = new.key.is_some();
     let reject = run.rejected(new)?;
-    run.reject(reject).await
+    run.reject(reject, has_key).await
 }
 
 impl<C> JobContext<C> {
@@ -145,7 +147,8 @@ impl<C> JobContext<C> {
     ///
     /// The item itself is not kept, only a digest that tells it from others; see [`NewReject::keep_item`]. Rejects are
     /// written in batches under the run's lease, the last of them before the run ends, and an item that several runs of
-    /// the job reject counts once.
+    /// the job reject counts once. Items of one run that look the same are several, unless they have one
+    /// [key](NewReject::key).
     ///
     /// ```
     /// use backstop::prelude::*;
@@ -213,8 +216,7 @@ impl<C> JobContext<C> {
             items.into_iter().map(|(item, error)| NewReject::new(&item, error)).collect();
         async move {
             for new in all {
-                let rejected = run.rejected(new)?;
-                run.reject(rejected).await?;
+                reject(run.clone(), new).await?;
             }
             Ok(())
         }

@@ -7,7 +7,7 @@ use backstop_core::failure::fingerprint::fingerprint;
 use backstop_core::job::{JobDetail, Record, Spec, Stale};
 use backstop_core::reject::{
     MOST_BATCHES, MOST_BYTES_TOGETHER, MOST_TOGETHER, Reject, RejectBatch, RejectScope, RejectTally,
-    item_fingerprint,
+    SameItems, item_fingerprint,
 };
 use backstop_core::{Timestamp, tenant, text};
 use backstop_store::{Error as StoreError, Note};
@@ -87,8 +87,13 @@ impl Remote {
         }
         let mut new = Vec::new();
         let call = this_call(record.runs, &tally, &rejects, seen);
+        let mut same = SameItems::default();
         for (place, one) in rejects.into_iter().enumerate() {
-            let reject = self.rejected(spec, &format!("{call}/{place}"), one)?;
+            let has_key = one.key.is_some();
+            let mut reject = self.rejected(spec, &format!("{call}/{place}"), one)?;
+            if !has_key {
+                same.tell_apart(&mut reject);
+            }
             match known.insert(reject.identity(), record.runs) {
                 None => new.push(reject),
                 // Stored by an earlier run, and rejected by this one too.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use backstop_core::failure::{CallResult, Cause, Failure};
 use backstop_core::job::Spec;
 use backstop_core::reject::{
-    MOST_BATCHES, MOST_BYTES_TOGETHER, MOST_TOGETHER, Reject, RejectBatch, RejectLimit,
+    MOST_BATCHES, MOST_BYTES_TOGETHER, MOST_TOGETHER, Reject, RejectBatch, RejectLimit, SameItems,
 };
 use backstop_core::{Timestamp, tenant};
 use backstop_store::{Answer, DocumentRange, Drawer, Error as StoreError, Note, Store};
@@ -31,8 +31,10 @@ pub(crate) struct RunRejects {
 struct Gathered {
     waiting: Vec<Reject>,
     bytes: usize,
-    /// What this run has rejected, so that an item counts once.
+    /// What this run has rejected, so that an item with a key counts once.
     here: HashSet<u64>,
+    /// Items without a key that it has rejected: those that look the same are several.
+    same: SameItems,
     rejected: u64,
     seen: u64,
     /// What the handler says.
@@ -112,9 +114,12 @@ impl RunRejects {
 
 impl Run {
     /// Takes a reject; writes a batch when there are enough.
-    pub(crate) async fn reject(&self, reject: Reject) -> Result<(), RejectError> {
+    pub(crate) async fn reject(&self, mut reject: Reject, has_key: bool) -> Result<(), RejectError> {
         let full = {
             let mut gathered = self.rejects.lock();
+            if !has_key {
+                gathered.same.tell_apart(&mut reject);
+            }
             if !gathered.here.insert(reject.identity()) {
                 return Ok(());
             }
