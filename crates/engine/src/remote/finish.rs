@@ -17,6 +17,7 @@ use crate::run::conclude::{HandlerEnd, conclude};
 use crate::run::end::end;
 use crate::run::output::RunOutput;
 use crate::run::write::{log_end, write_apart};
+use crate::workflows::with_an_answer;
 
 /// A run's end as a remote worker reports it.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,7 +159,7 @@ impl Remote {
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
         let first = record.runs == 1;
         let suspect = (record.crashes > 0).then(|| Box::new((job.clone(), record.clone())));
-        let ended = self.with_rejects(&job.spec, &record, ended);
+        let ended = with_an_answer(&job.spec, self.with_rejects(&job.spec, &record, ended));
         let reply = wait.map_or_else(|| reply(ended), |wait| Reply(Err(wait)));
         let ending = self.end(job, record, reply, output, grant.code_version).await;
         RemoteEnding { finish: Finish { lease: grant.lease, ending }, first, suspect }
@@ -172,7 +173,7 @@ impl Remote {
         let output = self.output(&detail.view.record, &logs);
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
         let wait = self.repeated_wait(&ended, &record);
-        let ended = self.with_rejects(&job.spec, &record, ended);
+        let ended = with_an_answer(&job.spec, self.with_rejects(&job.spec, &record, ended));
         let reply = wait.map_or_else(|| reply(ended), |wait| Reply(Err(wait)));
         let handler_end = HandlerEnd { job, record, reply, output, code_version: grant.code_version };
         let concluded = conclude(config, &rules, handler_end, |_, _| HookAnswer::default());

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Failure, HookAnswer};
+use backstop_core::job::Spec;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -14,11 +15,29 @@ use crate::context::JobContext;
 use crate::isolate::settings::IsolationSettings;
 use crate::outcome::{Failed, IntoReply, JobResult, Reply};
 use crate::registry::{Handler, ReplyFuture};
+use crate::remote::Ended;
+
+/// What the kinds of the jobs that ask predicates begin with.
+const ASKING: &str = "predicate:";
 
 /// The kind of the jobs that ask a predicate.
 #[must_use]
 pub fn predicate_kind(name: &str) -> String {
-    format!("predicate:{name}")
+    format!("{ASKING}{name}")
+}
+
+/// The end of a run of a worker elsewhere: who is asked a predicate says yes or no. Anything else would be a "no" that
+/// nobody has said.
+pub(crate) fn with_an_answer(spec: &Spec, ended: Ended) -> Ended {
+    match &ended {
+        Ended::Succeeded { result: Some(Value::Bool(_)) } => ended,
+        Ended::Succeeded { .. } if spec.part_of().is_some() && spec.kind.starts_with(ASKING) => {
+            let text = "a predicate is answered with the result true or false, and this is neither";
+            let failure = Failure::new(Cause::Invalid, "Predicate", text);
+            Ended::Failed(failure.because("its code has to be corrected"))
+        }
+        _ => ended,
+    }
 }
 
 /// Asks one predicate.

@@ -127,3 +127,23 @@ async fn a_worker_of_the_engine_answers_the_predicates_of_a_workflow_over_http()
     work(&stage, &answers(true, true)[3..]).await;
     assert_eq!(taken(&stage, &id).await, ["ship"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_neither_yes_nor_no_is_an_error() {
+    // W2, E7: it would be a "no" that nobody has said.
+    for answer in [Value::Null, json!(1), json!("true")] {
+        let stage = Stage::new();
+        let id = submit(&stage, json!({ "weigh": "first_match" })).await;
+        work(&stage, &answers(true, true)[..1]).await;
+        let ask = json!({ "worker": "w1", "queues": ["default"], "kinds": ["predicate:heavy"] });
+        let asked = stage.claim(ask).await;
+        let done = stage.finish(&asked[0], json!({ "type": "succeeded", "result": answer })).await;
+        assert_eq!((&done["ok"], &done["status"]), (&json!(true), &json!("failed")), "{answer}: {done}");
+        let job = format!("/api/v1/jobs/{}", asked[0]["id"].as_str().expect("an id"));
+        let seen = stage.harness.get(&job).await.ok();
+        assert_eq!(seen["terminal_reason"], "invalid", "{seen}");
+        work(&stage, &answers(true, true)).await;
+        let seen = stage.harness.get(&format!("{WORKFLOWS}/{id}")).await.ok();
+        assert_eq!(seen["status"], "failed", "{seen}");
+    }
+}
