@@ -566,6 +566,7 @@ async fn everything(store: Arc<dyn Store>) {
     batches::a_part_that_may_be_skipped_is_refused(store.clone()).await;
     batches::what_follows_is_told_what_failed(store.clone()).await;
     driven::a_plan_continues_every_workflow_from_its_dead_step(store.clone()).await;
+    driven::a_dead_step_that_is_driven_again_is_part_of_its_workflow(store.clone()).await;
     gathered::steps_that_start_together_read_together(store.clone()).await;
     raced::ends_count_once(store.clone()).await;
     raced::a_child_that_is_called_off_while_it_runs_has_failed(store.clone()).await;

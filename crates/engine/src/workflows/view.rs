@@ -6,7 +6,7 @@ use std::sync::Arc;
 use backstop_core::explain::OpenStep;
 use backstop_core::job::{Operation, State};
 use backstop_core::workflow::{
-    BatchProgress, Condition, Graph, GraphNode, Join, NodeState, PartOf, Workflow, WorkflowBody,
+    BatchProgress, Condition, Graph, GraphNode, Join, NodeEnd, NodeState, PartOf, Workflow, WorkflowBody,
     WorkflowCounts, WorkflowProgress, WorkflowStatus,
 };
 use backstop_core::{JobId, Timestamp, WorkflowId};
@@ -22,6 +22,9 @@ use crate::parts::EngineParts;
 
 /// Jobs that are operated on in one transaction.
 const CHUNK: usize = 1_000;
+
+/// A node whose job is a dead letter, or was one when it ended.
+const DEAD: NodeState = NodeState::Ended(NodeEnd::Failed);
 
 /// Documents that a list reads at once, and for one page.
 const LOOK_STEP: usize = 100;
@@ -52,7 +55,8 @@ pub struct NodeView {
     pub job: JobId,
     /// Where it is in the workflow.
     pub state: NodeState,
-    /// Where the job of a node is that may run; none when it is gone from the hot tables.
+    /// Where the job of a node is that may run, or was dead and may be driven again; none when it is gone from the hot
+    /// tables.
     pub job_state: Option<State>,
     /// The nodes that it follows.
     pub after: Vec<Arc<str>>,
@@ -127,8 +131,10 @@ pub(super) async fn one(parts: &EngineParts, id: WorkflowId) -> Result<Option<Wo
         return Ok(None);
     };
     let mut view = WorkflowView::of(workflow, graph.as_deref());
+    // A dead step that is driven again stays dead for its workflow until it has ended anew.
+    let looked_at = [NodeState::Released, DEAD];
     let mut open: Vec<&mut NodeView> =
-        view.nodes.iter_mut().filter(|node| node.state == NodeState::Released).collect();
+        view.nodes.iter_mut().filter(|node| looked_at.contains(&node.state)).collect();
     for nodes in open.chunks_mut(CHUNK) {
         let jobs = parts.store.jobs(nodes.iter().map(|node| node.job).collect()).await?;
         for (node, detail) in nodes.iter_mut().zip(jobs) {
@@ -290,9 +296,15 @@ pub(super) async fn operate(
     let changed = match (&stored.workflow.body, &stored.graph) {
         (WorkflowBody::Graph(progress), Some(graph)) => {
             let mut changed = 0;
-            let numbers = 0..u32::try_from(graph.nodes().len()).unwrap_or(u32::MAX);
-            let open = numbers.filter(|number| may_apply(progress.state(*number), operation));
-            let jobs: Vec<JobId> = open.filter_map(|number| progress.job(graph, number)).collect();
+            let of = |wanted: &dyn Fn(NodeState) -> bool| -> Vec<JobId> {
+                let numbers = 0..u32::try_from(graph.nodes().len()).unwrap_or(u32::MAX);
+                let open = numbers.filter(|number| wanted(progress.state(*number)));
+                open.filter_map(|number| progress.job(graph, number)).collect()
+            };
+            let mut jobs = of(&|state| may_apply(state, operation));
+            if *operation != Operation::Resume {
+                jobs.extend(driven_again(parts, of(&|state| state == DEAD)).await?);
+            }
             for chunk in jobs.chunks(CHUNK) {
                 changed += apply(parts, chunk.to_vec(), operation).await?;
             }
@@ -330,6 +342,17 @@ async fn operate_batch(
             None => return Ok(changed),
         }
     }
+}
+
+/// Those of these dead steps that somebody drives again.
+async fn driven_again(parts: &EngineParts, dead: Vec<JobId>) -> Result<Vec<JobId>, StoreError> {
+    let mut open = Vec::new();
+    for chunk in dead.chunks(CHUNK) {
+        let found = parts.store.jobs(chunk.to_vec()).await?.into_iter().flatten();
+        let driven = found.filter(|detail| !detail.view.state().is_terminal());
+        open.extend(driven.map(|detail| detail.view.job.spec.id));
+    }
+    Ok(open)
 }
 
 fn may_apply(state: NodeState, operation: &Operation) -> bool {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use backstop::State;
 use backstop::workflows::{SubmittedWorkflow, WorkflowStatus};
 use backstop_core::redrive::{Plan, PlanPhase, PlanSelector};
 use backstop_store::Store;
@@ -94,4 +95,35 @@ async fn went_on_from_its_dead_step(stage: &Stage, flow: &SubmittedWorkflow, run
     let wanted = [("first", 1, "2"), ("frail", runs, "1"), ("next", 1, "2")];
     let wanted = wanted.map(|(name, runs, result)| (name.to_owned(), runs, result.to_owned()));
     assert_eq!(seen, wanted, "of {}", flow.id);
+}
+
+/// W4: a dead step that is driven again is seen as it is, held back and called off with its workflow; dead ones that
+/// are not stay dead letters.
+pub(super) async fn a_dead_step_that_is_driven_again_is_part_of_its_workflow(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let (engine, workflows) = (&stage.engine, stage.engine.workflows());
+    stage.site.broken.store(true, Ordering::SeqCst);
+    let mut flow = engine.workflow("driven and called off");
+    let frail = flow.step("frail", engine.enqueue(Frail {})).add();
+    flow.step("dead", engine.enqueue(Frail {})).add();
+    flow.step("next", engine.enqueue(AddTo { step: "frail".into(), more: 1 })).after(&frail).add();
+    let submitted = flow.submit().await.expect("a shape that can be");
+    assert_eq!(stage.drain().await, 2);
+    stage.site.broken.store(false, Ordering::SeqCst);
+    engine.retry(job_of(&submitted, "frail")).await.expect("a dead letter");
+    let seen = async || {
+        let view = stage.view(&submitted).await;
+        let states: Vec<_> = view.nodes.iter().map(|node| node.job_state).collect();
+        (states[0], states[1])
+    };
+    assert_eq!(seen().await, (Some(State::Pending), Some(State::Failed)));
+    assert_eq!(workflows.pause(submitted.id).await.expect("it is stored"), 1);
+    assert_eq!(seen().await, (Some(State::Paused), Some(State::Failed)));
+    assert_eq!(stage.drain().await, 0);
+    assert_eq!(workflows.resume(submitted.id).await.expect("it is stored"), 1);
+    assert_eq!(seen().await, (Some(State::Pending), Some(State::Failed)));
+    assert_eq!(workflows.cancel(submitted.id, "enough").await.expect("it is stored"), 1);
+    assert_eq!(stage.drain().await, 0, "nothing goes on behind it");
+    assert_eq!(stage.state(&submitted, "frail").await, (State::Canceled, Some("enough".into())));
+    assert_eq!(stage.state(&submitted, "dead").await.0, State::Failed);
 }

@@ -325,7 +325,8 @@ impl WorkflowNodeJson {
             NodeState::Waiting => (State::Waiting, None),
             NodeState::Released => (node.job_state.unwrap_or(State::Pending), None),
             NodeState::Ended(NodeEnd::Succeeded) => (State::Succeeded, None),
-            NodeState::Ended(NodeEnd::Failed) => (State::Failed, None),
+            // It may be driven again, and its workflow hears of that when it has ended anew.
+            NodeState::Ended(NodeEnd::Failed) => (node.job_state.unwrap_or(State::Failed), None),
             NodeState::Ended(NodeEnd::Canceled) => (State::Canceled, None),
             NodeState::Ended(NodeEnd::NotTaken) => (State::Canceled, Some("not_taken")),
             NodeState::Ended(NodeEnd::DependencyFailed) => (State::Canceled, Some("dependency_failed")),
