@@ -256,7 +256,7 @@ class AsyncJob:
         self.signals: Body = body.get("signals") or {}
         #: Why the run has rejected too much, once it has: it fails when it ends, so there is no reason to go on.
         self.over_limit: Optional[str] = None
-        self._steps = Steps(body.get("steps") or {}, body.get("step_history") or [])
+        self._steps = Steps(body.get("steps") or {}, body.get("step_history"))
         self._rejects = Rejects()
 
     @property
@@ -302,7 +302,7 @@ class AsyncJob:
         if call.is_stored:
             return cast(T, call.result)
         made = await function()
-        await self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.index))
+        await self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
         return made
 
     async def effect(
@@ -318,7 +318,7 @@ class AsyncJob:
         call = self._steps.begin(name, key)
         if call.is_stored:
             return cast(T, call.result)
-        answer = await self._tell_step(call, lambda: self._client.effect(self.lease, name, key, chosen, call.index))
+        answer = await self._tell_step(call, lambda: self._client.effect(self.lease, name, key, chosen, call.place))
         if answer["state"] == "done":
             return cast(T, answer["result"])
         made = await verify() if answer["state"] == "verify" and verify is not None else None
@@ -326,9 +326,9 @@ class AsyncJob:
             try:
                 made = await function()
             except NotDone:
-                await self._tell_step(call, lambda: self._client.not_done(self.lease, name, call.index))
+                await self._tell_step(call, lambda: self._client.not_done(self.lease, name, call.place))
                 raise
-        await self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.index))
+        await self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
         return made
 
     async def _tell_step(self, call: StepCall, tell: Callable[[], Awaitable[T]]) -> T:

@@ -32,14 +32,18 @@ class StepCall:
     name: str
     is_stored: bool
     result: Any
+    #: The index as it is told to the server; none when that is too old to be told.
+    place: Optional[int]
 
 
 class Steps:
     """The steps of one run. Names are unique in a job, and the order of the calls is part of what is stored."""
 
-    def __init__(self, results: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, results: Mapping[str, Any], history: Optional[Sequence[Mapping[str, Any]]]) -> None:
         self._results = results
-        self._history = sorted(history, key=lambda mark: int(mark["index"]))
+        #: A server that tells no history takes no indexes either.
+        self._is_numbered = history is not None
+        self._history = sorted(history or [], key=lambda mark: int(mark["index"]))
         self._by_name = {mark["name"]: mark for mark in self._history}
         self._by_index = {mark["index"]: mark for mark in self._history}
         self._called: List[str] = []
@@ -53,18 +57,19 @@ class Steps:
         index = len(self._called)
         self._called.append(name)
         mark = self._by_name.get(name) or self._by_index.get(index)
+        place = index if self._is_numbered else None
         if mark is None:
-            return StepCall(index, name, False, None)
+            return StepCall(index, name, name in self._results, self._results.get(name), place)
         if (mark["name"], mark["index"], mark.get("key")) != (name, index, key):
             self._changed(mark, f"calls {_place(index, name, key)}")
-        return StepCall(index, name, mark["state"] == "done", self._results.get(name))
+        return StepCall(index, name, mark["state"] == "done", self._results.get(name), place)
 
-    def begin_wait(self, signal: str) -> int:
-        """Notes a wait for a signal, which has its place among the steps: answers its index."""
+    def begin_wait(self, signal: str) -> Optional[int]:
+        """Notes a wait for a signal, which has its place among the steps: answers that."""
         name = f"signal:{signal}"
         if name in self._called:
-            return self._called.index(name)
-        return self.begin(name).index
+            return self._called.index(name) if self._is_numbered else None
+        return self.begin(name).place
 
     def refused(self, call: StepCall, error: ApiError) -> NoReturn:
         """Ends the run by what the server said of a call."""
@@ -85,12 +90,14 @@ class Steps:
         raise problem from cause
 
     def ended(self) -> None:
-        """Checks a run that went well: it must have called all that is stored."""
+        """Checks a run that went well: it must have called all that is stored. Not its waits: a handler may raise
+        `Waiting` itself, and read `signals`.
+        """
         if self.problem is not None:
             raise self.problem
         calls = len(self._called)
         for mark in self._history:
-            if mark["index"] >= calls:
+            if mark["index"] >= calls and not _is_wait(mark["name"]):
                 only = f"called only {calls}" if calls else "called no step"
                 self._changed(mark, f"{only} and ended")
 
@@ -110,6 +117,10 @@ def effect_policy(policy: Optional[EffectPolicy], can_verify: bool) -> EffectPol
     if (chosen == "verify") != can_verify:
         raise ValueError("the policy `verify` and the function `verify` go together: it asks the other side")
     return chosen
+
+
+def _is_wait(name: str) -> bool:
+    return name.startswith(("signal:", "signal#"))
 
 
 def _place(index: int, name: str, key: Optional[str]) -> str:

@@ -68,7 +68,7 @@ class Job:
         self.signals: Body = body.get("signals") or {}
         #: Why the run has rejected too much, once it has: it fails when it ends, so there is no reason to go on.
         self.over_limit: Optional[str] = None
-        self._steps = Steps(body.get("steps") or {}, body.get("step_history") or [])
+        self._steps = Steps(body.get("steps") or {}, body.get("step_history"))
         self._rejects = Rejects()
 
     @property
@@ -115,7 +115,7 @@ class Job:
         if call.is_stored:
             return cast(T, call.result)
         made = function()
-        self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.index))
+        self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
         return made
 
     def effect(
@@ -139,7 +139,7 @@ class Job:
         call = self._steps.begin(name, key)
         if call.is_stored:
             return cast(T, call.result)
-        answer = self._tell_step(call, lambda: self._client.effect(self.lease, name, key, chosen, call.index))
+        answer = self._tell_step(call, lambda: self._client.effect(self.lease, name, key, chosen, call.place))
         if answer["state"] == "done":
             return cast(T, answer["result"])
         made = verify() if answer["state"] == "verify" and verify is not None else None
@@ -147,9 +147,9 @@ class Job:
             try:
                 made = function()
             except NotDone:
-                self._tell_step(call, lambda: self._client.not_done(self.lease, name, call.index))
+                self._tell_step(call, lambda: self._client.not_done(self.lease, name, call.place))
                 raise
-        self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.index))
+        self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
         return made
 
     def _tell_step(self, call: StepCall, tell: Callable[[], T]) -> T:

@@ -7,6 +7,7 @@ import uuid
 from typing import Any, Dict, List, Optional
 
 from backstop import EffectUnknown, Job, NotDone, Permanent
+from backstop.steps import Steps
 from tests.test_handlers import InProcess
 from tests.test_worker import PATIENCE, eventually
 
@@ -110,6 +111,14 @@ class Effects(InProcess):
 
 class Places(InProcess):
     """Steps, effects and waits of one job have one order."""
+
+    def test_a_server_that_tells_no_history_is_told_no_places(self) -> None:
+        # W7: it would refuse them.
+        steps = Steps({"fetch": 7}, None)
+        calls = [steps.begin("fetch"), steps.begin("send")]
+        self.assertEqual([(call.is_stored, call.result) for call in calls], [(True, 7), (False, None)])
+        self.assertEqual([call.place for call in calls] + [steps.begin_wait("paid")], [None, None, None])
+        steps.ended()
 
     def test_a_handler_that_goes_on_after_steps_that_do_not_fit_has_failed(self) -> None:
         # W7, W8

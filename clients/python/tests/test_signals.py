@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any, List
 
-from backstop import Job
+from backstop import Job, Waiting
 from tests.test_handlers import InProcess
 from tests.test_worker import PATIENCE, eventually
 
@@ -46,6 +46,25 @@ class Waits(InProcess):
         job = self.waiting(f"{self.queue}/never", 0.1, [])
         self.assertEqual(self.client.wait(job, PATIENCE)["status"], "succeeded")
         self.assertEqual(self.client.get(job, reveal=True)["result"], {"drafted in": 1, "came": None})
+
+    def test_a_handler_may_raise_its_wait_itself(self) -> None:
+        # W10, W7: such a wait has no place among the steps that the code calls.
+        worker = self.worker()
+        keys = [f"{self.queue}/first", f"{self.queue}/second"]
+
+        @worker.handler("act")
+        def act(job: Job) -> Any:
+            for key in keys:
+                if key not in job.signals:
+                    raise Waiting(key)
+            return [job.signals[key] for key in keys]
+
+        self.work(worker)
+        job = self.submit("x")
+        for number, key in enumerate(keys):
+            self.client.send_signal(key, number)
+        self.assertEqual(self.client.wait(job, PATIENCE)["status"], "succeeded")
+        self.assertEqual(self.client.get(job, reveal=True)["result"], [0, 1])
 
     def test_a_resume_token_lets_it_go_on(self) -> None:
         key = f"{self.queue}/approved"
