@@ -245,6 +245,7 @@ async fn kill_workflows(kind: StoreKind, shape: CampaignShape) {
         }
     })
     .await;
+    plan.reach_its_end(&stage).await;
     pause_schedules(&stage.engine).await;
     meet_runs(&stage.submitter).await;
     let report = nodes.settle().await;

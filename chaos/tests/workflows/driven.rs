@@ -1,7 +1,7 @@
 //! Workflows with a dead step that a plan drives again: each goes on from there, and only there (W4, D4).
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use backstop::redrive::{PlanId, PlanPhase, PlanSelector};
 use backstop::workflows::{NodeEnd, NodeState, SubmittedWorkflow, WorkflowStatus};
@@ -9,6 +9,7 @@ use backstop::{Job, JobId, State};
 use backstop_chaos::driven::DeadLetterJob;
 use backstop_chaos::group::PATIENCE;
 use backstop_chaos::rounds;
+use backstop_chaos::stall::StallGuard;
 use backstop_chaos::work::policy;
 
 use super::{CampaignStage, Family, callback, job};
@@ -94,14 +95,14 @@ pub(super) async fn reach(
     status: WorkflowStatus,
     mut meanwhile: impl AsyncFnMut(),
 ) {
-    let began = Instant::now();
-    for workflow in submitted {
+    let mut stall = StallGuard::new(PATIENCE);
+    for (place, workflow) in submitted.iter().enumerate() {
         loop {
             let view = stage.workflow(workflow.id).await;
             if view.status == status {
                 break;
             }
-            assert!(began.elapsed() < PATIENCE, "it never becomes {status}: {view:?}");
+            assert!(!stall.is_over((place, view.counts)), "it never becomes {status}: {view:?}");
             meanwhile().await;
         }
     }
@@ -113,6 +114,19 @@ pub(super) async fn moment() {
 }
 
 impl DrivenPlan {
+    /// Whoever drives it hears of the last end a moment later than the workflow.
+    pub(super) async fn reach_its_end(&self, stage: &CampaignStage) {
+        let mut stall = StallGuard::new(PATIENCE);
+        loop {
+            let plan = stage.engine.redrives().get(&self.plan).await.expect("it is stored");
+            if plan.phase == PlanPhase::Done {
+                return;
+            }
+            assert!(!stall.is_over(plan.counts.succeeded), "it is never done: {}", plan.describe());
+            moment().await;
+        }
+    }
+
     /// Every workflow went on from its dead step, and only from there.
     pub(super) async fn check(self, stage: &CampaignStage, submitted: &[SubmittedWorkflow]) {
         let plan = stage.engine.redrives().get(&self.plan).await.expect("it is stored");
