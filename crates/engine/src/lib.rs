@@ -114,8 +114,8 @@ pub use backstop_core::failure::{
     Backoff, BudgetSettings, Cause, Failure, Growth, Jitter, TerminalReason, Verdict,
 };
 pub use backstop_core::job::{
-    Aging, Callback, JobDefaults, OnConflict, ParentEnd, ParentError, Policy, Priority, Retention, Stale,
-    State,
+    Aging, Callback, EffectCall, EffectPolicy, JobDefaults, OnConflict, ParentEnd, ParentError, Policy,
+    Priority, Retention, Stale, State,
 };
 pub use backstop_core::{JobId, Limits, Refusal, Timestamp, WorkerId};
 #[cfg(feature = "macros")]

@@ -77,6 +77,36 @@ impl Remote {
     /// Stores that a run is about to call an effect, unless what is stored says something else (W8). What it came to is
     /// told with [`step`](Self::step). In one run the same call is answered in the same way, so it can be repeated.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use backstop::prelude::*;
+    /// use backstop::{EffectCall, EffectPolicy, RemoteEffect, RemoteStep};
+    /// # use backstop::{KnownKind, RemoteWorker, WorkRequest};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// # let engine = Backstop::open("memory:").await?;
+    /// # engine.enqueue_raw("charge", "{}").submit().await?;
+    /// # let remote = engine.remote();
+    /// # let request = WorkRequest {
+    /// #     worker: RemoteWorker { realm: String::new(), name: "till-1".into(), instance: None },
+    /// #     queues: vec!["default".into()],
+    /// #     kinds: vec![KnownKind { kind: "charge".into(), version: 1 }].into(),
+    /// #     limit: 1,
+    /// #     wait: Duration::ZERO,
+    /// #     lease: Duration::from_secs(30),
+    /// #     code_version: None,
+    /// # };
+    /// # let grant = remote.claim(request).await?.remove(0).grant;
+    /// let call = EffectCall { index: Some(0), name: "charge", key: "order-7", policy: EffectPolicy::Verify };
+    /// if remote.effect(&grant, call).await? == RemoteEffect::Run {
+    ///     let receipt = Some("ch_18".into());
+    ///     remote.step(&grant, RemoteStep { index: Some(0), name: "charge".into(), result: receipt }).await?;
+    /// }
+    /// assert_eq!(remote.effect(&grant, call).await?, RemoteEffect::Done("ch_18".into()));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`step`](Self::step); [`StepError::Unknown`] when a person has to find out whether it happened.
     pub async fn effect(&self, grant: &Grant, call: EffectCall<'_>) -> Result<RemoteEffect, StepError> {
