@@ -246,6 +246,9 @@ pub(super) fn done(done: u64, total: u64) -> String {
     format!("{bar} {}/{}", grouped(done), grouped(total))
 }
 
+/// Dead predicates that are named below a graph.
+const MOST_PREDICATES: usize = 10;
+
 async fn show(client: &Client, app: &App, workflow: &WorkflowJson) -> Result<(), Problem> {
     if app.out.json {
         return app.out.document(workflow);
@@ -289,6 +292,12 @@ fn page(out: &CliOutput, workflow: &WorkflowJson, now: Timestamp) -> String {
     }
     if picture.left_out > 0 {
         text.push_str(&format!("  and {} more steps\n", grouped(picture.left_out as u64)));
+    }
+    // They are jobs of no step, so no list of steps leads to them.
+    let dead = workflow.nodes.iter().filter_map(|node| Some((&node.name, node.asked.as_ref()?)));
+    for (step, asked) in dead.filter(|(_, asked)| asked.status == State::Failed).take(MOST_PREDICATES) {
+        let told = format!("the predicate of {} failed: backstop job explain {}", clean(step), asked.job);
+        text.push_str(&format!("\n{}\n", out.ink(Colour::of_state(State::Failed), &told)));
     }
     text.trim_end().to_owned()
 }

@@ -169,17 +169,18 @@ impl Graph {
         self.following(number).iter().any(asks)
     }
 
-    /// The node that asks a predicate for this one. Edges of its own come last: those before are of other branches.
+    /// The node that asks a predicate for this one, with its number. Edges of its own come last: those before are of
+    /// other branches.
     #[must_use]
-    pub fn asking_for(&self, number: u32) -> Option<&GraphNode> {
-        let asking = self.node(number)?.after.last().and_then(|edge| self.node(edge.from));
-        asking.filter(|asking| asking.predicate.is_some())
+    pub fn asking_for(&self, number: u32) -> Option<(u32, &GraphNode)> {
+        let asking = self.node(number)?.after.last()?.from;
+        self.node(asking).filter(|node| node.predicate.is_some()).map(|node| (asking, node))
     }
 
     /// The condition that a node was submitted with.
     #[must_use]
     pub fn condition(&self, number: u32) -> Condition {
-        match self.asking_for(number).and_then(|asking| asking.predicate.clone()) {
+        match self.asking_for(number).and_then(|(_, asking)| asking.predicate.clone()) {
             Some(predicate) => Condition::Predicate(predicate),
             None => {
                 let last = self.node(number).and_then(|node| node.after.last());

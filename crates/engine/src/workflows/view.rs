@@ -55,8 +55,8 @@ pub struct NodeView {
     pub job: JobId,
     /// Where it is in the workflow.
     pub state: NodeState,
-    /// Where the job of a node is that may run, or was dead and may be driven again; none when it is gone from the hot
-    /// tables.
+    /// Where the job of a node is that has not ended, or was dead and may be driven again; none when it is gone from the
+    /// hot tables.
     pub job_state: Option<State>,
     /// The nodes that it follows.
     pub after: Vec<Arc<str>>,
@@ -64,6 +64,8 @@ pub struct NodeView {
     pub join: Join,
     /// What their ends must be like.
     pub when: Condition,
+    /// The job that asks a predicate whether this node runs.
+    pub asked: Option<JobId>,
     /// The predicate that it asks; none for one that was submitted.
     pub predicate: Option<String>,
 }
@@ -116,8 +118,9 @@ fn nodes(graph: &Graph, progress: &WorkflowProgress) -> Vec<NodeView> {
         state: progress.state(number),
         job_state: None,
         after: node.inputs.iter().filter_map(name).collect(),
-        join: graph.asking_for(number).map_or(node.join, |asking| asking.join),
+        join: graph.asking_for(number).map_or(node.join, |(_, asking)| asking.join),
         when: graph.condition(number),
+        asked: graph.asking_for(number).and_then(|(asking, _)| progress.job(graph, asking)),
         predicate: node.predicate.clone(),
     };
     (0u32..).zip(graph.nodes()).map(view).collect()
@@ -131,8 +134,9 @@ pub(super) async fn one(parts: &EngineParts, id: WorkflowId) -> Result<Option<Wo
         return Ok(None);
     };
     let mut view = WorkflowView::of(workflow, graph.as_deref());
-    // A dead step that is driven again stays dead for its workflow until it has ended anew.
-    let looked_at = [NodeState::Released, DEAD];
+    // A step that waits may be held back meanwhile, and a dead one that is driven again stays dead for its workflow until
+    // it has ended anew.
+    let looked_at = [NodeState::Waiting, NodeState::Released, DEAD];
     let mut open: Vec<&mut NodeView> =
         view.nodes.iter_mut().filter(|node| looked_at.contains(&node.state)).collect();
     for nodes in open.chunks_mut(CHUNK) {

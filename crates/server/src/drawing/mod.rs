@@ -161,9 +161,18 @@ fn status<'s>(steps: impl Iterator<Item = &'s WorkflowNodeJson> + Clone) -> (Sta
         .iter()
         .map(|(state, count)| if one { state.to_string() } else { format!("{count} {state}") })
         .collect();
-    let reason = steps.clone().next().filter(|_| one).and_then(|step| step.reason.clone());
-    let reason = reason.map(|reason| format!(", {}", reason.replace('_', " "))).unwrap_or_default();
+    let reason = steps.clone().next().filter(|_| one).map(why).unwrap_or_default();
     (most, words.join(", ") + &reason)
+}
+
+/// What is added to the status of one step.
+fn why(step: &WorkflowNodeJson) -> String {
+    match (&step.reason, step.asked.as_ref().map(|asked| asked.status)) {
+        (Some(_), Some(State::Failed)) => ", its predicate failed".to_owned(),
+        (Some(reason), _) => format!(", {}", reason.replace('_', " ")),
+        (None, Some(status)) if step.status == State::Waiting => format!(", its predicate is {status}"),
+        (None, _) => String::new(),
+    }
 }
 
 /// When a step runs, in words.

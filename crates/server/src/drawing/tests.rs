@@ -78,6 +78,18 @@ fn conditions_are_told_and_names_are_harmless() {
     let mark = &picture(&drawn).nodes[2];
     assert_eq!(mark.condition, "after the first, if is large");
     assert_eq!(mark.status_text, "canceled, not taken");
+    let asked = [
+        ("canceled", Some("dependency_failed"), "failed", "canceled, its predicate failed"),
+        ("canceled", Some("not_taken"), "succeeded", "canceled, not taken"),
+        ("waiting", None, "pending", "waiting, its predicate is pending"),
+        ("running", None, "succeeded", "running"),
+    ];
+    for (status, reason, predicate, words) in asked {
+        let mut step = node("odd", status, &[]);
+        step["reason"] = json!(reason);
+        step["asked"] = json!({ "job": step["job"], "status": predicate });
+        assert_eq!(picture(&workflow(json!([step]))).nodes[0].status_text, words);
+    }
     let (svg, mermaid) = (svg(&drawn), mermaid(&drawn));
     assert!(
         !svg.contains("<b>") && svg.contains("&lt;b&gt;&quot;odd&quot;") && svg.contains("order &lt;7&gt;")

@@ -73,8 +73,8 @@ pub use webhook::{NewWebhook, WebhookMade, WebhookView};
 pub use worker::{Worker, WorkerKind};
 pub(crate) use workflow::NodePart;
 pub use workflow::{
-    BatchJobs, BatchJson, BatchStored, NewBatch, NewWorkflow, StepCounts, WorkflowChanged, WorkflowJson,
-    WorkflowNode, WorkflowNodeJson, WorkflowQuery, WorkflowStored,
+    AskedJson, BatchJobs, BatchJson, BatchStored, NewBatch, NewWorkflow, StepCounts, WorkflowChanged,
+    WorkflowJson, WorkflowNode, WorkflowNodeJson, WorkflowQuery, WorkflowStored,
 };
 
 /// A list, or a page of one.

@@ -1,7 +1,7 @@
 //! Workflows and batches (W1-W6).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use backstop::workflows::{
     BatchProgress, Branching, Condition, Join, NodeEnd, NodeState, NodeView, WorkflowId, WorkflowStatus,
@@ -169,6 +169,19 @@ pub struct WorkflowNodeJson {
     /// What their ends must be like.
     #[serde(default)]
     pub when: Condition,
+    /// Who answers the predicate that it asks, once that is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<AskedJson>,
+}
+
+/// The job that answers a predicate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AskedPredicate)]
+pub struct AskedJson {
+    /// The job.
+    pub job: JobId,
+    /// Where it is.
+    pub status: State,
 }
 
 /// A workflow that is stored.
@@ -295,7 +308,13 @@ pub struct WorkflowQuery {
 impl From<WorkflowView> for WorkflowJson {
     fn from(view: WorkflowView) -> Self {
         let counts = view.counts;
-        let nodes: Vec<WorkflowNodeJson> = view.nodes.into_iter().filter_map(WorkflowNodeJson::of).collect();
+        let (asking, steps): (Vec<NodeView>, Vec<NodeView>) =
+            view.nodes.into_iter().partition(|node| node.predicate.is_some());
+        // Before its turn has come there is nothing to look at.
+        let asking = asking.iter().filter(|node| node.state != NodeState::Waiting);
+        let asking: HashMap<JobId, State> =
+            asking.map(|node| (node.job, WorkflowNodeJson::status(node).0)).collect();
+        let nodes: Vec<_> = steps.into_iter().map(|node| WorkflowNodeJson::of(&node, &asking)).collect();
         let running = nodes.iter().filter(|node| node.status == State::Running).count() as u64;
         let running = (!nodes.is_empty()).then_some(running);
         Self {
@@ -319,10 +338,25 @@ impl From<WorkflowView> for WorkflowJson {
 }
 
 impl WorkflowNodeJson {
-    /// A step that was submitted; none for one that asks a predicate.
-    fn of(node: NodeView) -> Option<Self> {
-        let (status, reason) = match node.state {
-            NodeState::Waiting => (State::Waiting, None),
+    /// A step that was submitted; `asking` are those that ask predicates.
+    fn of(node: &NodeView, asking: &HashMap<JobId, State>) -> Self {
+        let (status, reason) = Self::status(node);
+        let asked = node.asked.and_then(|job| Some(AskedJson { job, status: *asking.get(&job)? }));
+        Self {
+            name: node.name.to_string(),
+            job: node.job,
+            status,
+            reason: reason.map(str::to_owned),
+            after: node.after.iter().map(ToString::to_string).collect(),
+            join: node.join,
+            when: node.when.clone(),
+            asked,
+        }
+    }
+
+    fn status(node: &NodeView) -> (State, Option<&'static str>) {
+        match node.state {
+            NodeState::Waiting => (node.job_state.unwrap_or(State::Waiting), None),
             NodeState::Released => (node.job_state.unwrap_or(State::Pending), None),
             NodeState::Ended(NodeEnd::Succeeded) => (State::Succeeded, None),
             // It may be driven again, and its workflow hears of that when it has ended anew.
@@ -330,17 +364,7 @@ impl WorkflowNodeJson {
             NodeState::Ended(NodeEnd::Canceled) => (State::Canceled, None),
             NodeState::Ended(NodeEnd::NotTaken) => (State::Canceled, Some("not_taken")),
             NodeState::Ended(NodeEnd::DependencyFailed) => (State::Canceled, Some("dependency_failed")),
-        };
-        let step = Self {
-            name: node.name.to_string(),
-            job: node.job,
-            status,
-            reason: reason.map(str::to_owned),
-            after: node.after.iter().map(ToString::to_string).collect(),
-            join: node.join,
-            when: node.when,
-        };
-        node.predicate.is_none().then_some(step)
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use super::workflows::{status, strip};
-use crate::shape::WorkflowJson;
+use crate::shape::{WorkflowJson, WorkflowNodeJson};
 use crate::web::actions::{WORKFLOW_CANCEL, WORKFLOW_PAUSE, WORKFLOW_RESUME};
 use crate::web::call::PageProblem;
 use crate::web::form;
@@ -42,11 +42,22 @@ async fn body(visit: &PageVisit, id: &str) -> Result<Markup, PageProblem> {
                     td { a href={ "/jobs/" (node.job) } { (short(&node.name, 80)) } }
                     td { (state(node.status)) }
                     td.what { @if node.after.is_empty() { (none()) } @else { (short(&node.after.join(", "), 120)) } }
-                    td.what { @if let Some(reason) = &node.reason { (short(reason, 120)) } @else { (none()) } }
+                    td.what { (why(node)) }
                 }
             } }
         } }
     })
+}
+
+/// Why a step was canceled, and where the predicate is that it asks.
+fn why(node: &WorkflowNodeJson) -> Markup {
+    html! {
+        @if let Some(reason) = &node.reason { (short(&reason.replace('_', " "), 120)) }
+        @if let Some(asked) = &node.asked {
+            @if node.reason.is_some() { "; " }
+            a href={ "/jobs/" (asked.job) } { "its predicate" } " " (state(asked.status))
+        } @else if node.reason.is_none() { (none()) }
+    }
 }
 
 fn actions(visit: &PageVisit, one: &WorkflowJson) -> Markup {

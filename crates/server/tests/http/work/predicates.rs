@@ -87,6 +87,12 @@ async fn a_remote_worker_answers_a_predicate_by_its_kind() {
     }
 }
 
+/// A step of a workflow as it is shown.
+fn step<'w>(seen: &'w Value, name: &str) -> &'w Value {
+    let found = seen["nodes"].as_array().expect("nodes").iter().find(|node| node["name"] == name);
+    found.expect("it is shown")
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_predicate_gets_what_was_returned_before_it() {
     // W2, W1, E7
@@ -95,8 +101,14 @@ async fn a_predicate_gets_what_was_returned_before_it() {
     work(&stage, &answers(true, true)[..1]).await;
     let explained = |job: &Value| format!("/api/v1/jobs/{}/explain", job.as_str().expect("a job"));
     let seen = stage.harness.get(&format!("{WORKFLOWS}/{id}")).await.ok();
-    let truck = seen["nodes"].as_array().expect("nodes").iter().find(|node| node["name"] == "truck");
-    let said = stage.harness.get(&explained(&truck.expect("it is shown")["job"])).await.ok().to_string();
+    let truck = step(&seen, "truck");
+    // No worker is known that has it.
+    assert_eq!(
+        (&truck["status"], &truck["asked"]["status"]),
+        (&json!("waiting"), &json!("waiting")),
+        "{seen}"
+    );
+    let said = stage.harness.get(&explained(&truck["job"])).await.ok().to_string();
     assert!(said.contains("waits for the answer of the predicate `heavy`"), "{said}");
     let ask = json!({ "worker": "w1", "queues": ["default"], "kinds": ["predicate:heavy"] });
     let asked = stage.claim(ask).await;
@@ -145,5 +157,8 @@ async fn an_answer_that_is_neither_yes_nor_no_is_an_error() {
         work(&stage, &answers(true, true)).await;
         let seen = stage.harness.get(&format!("{WORKFLOWS}/{id}")).await.ok();
         assert_eq!(seen["status"], "failed", "{seen}");
+        let truck = step(&seen, "truck");
+        let dead = json!({ "job": asked[0]["id"], "status": "failed" });
+        assert_eq!((&truck["reason"], &truck["asked"]), (&json!("dependency_failed"), &dead), "{seen}");
     }
 }

@@ -103,7 +103,12 @@ async fn a_workflow_is_submitted_worked_on_and_seen() {
     assert_eq!(seen["status"], "succeeded", "{seen}");
     assert_eq!(seen["nodes"][2]["when"], order()["nodes"][2]["when"]);
     let told = claim(&stage, "tell").await;
-    assert_eq!(told["payload"], json!({ "how": "well" }));
+    assert_eq!((&told["payload"], &told["inputs"]), (&json!({ "how": "well" }), &json!({ "done": null })));
+    let end = &told["params"]["workflow"];
+    assert_eq!(
+        (&end["id"], &end["status"], &end["key"]),
+        (&json!(id), &json!("succeeded"), &json!("order-7"))
+    );
 
     let listed = stage.harness.get(&format!("{WORKFLOWS}?status=succeeded&name=order")).await.ok();
     assert_eq!(listed["items"][0]["id"], json!(id));
