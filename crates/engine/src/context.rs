@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use backstop_core::event::{Event, EventKind};
 use backstop_core::job::{FiredBy, ParentEnd, Progress, Record, StoredJob};
-use backstop_core::workflow::PartOf;
+use backstop_core::workflow::{PartOf, WorkflowEnd};
 use backstop_core::{JobId, Lease, Refusal, admit, text};
 use backstop_store::{Note, Observer as _};
 use serde::de::DeserializeOwned;
@@ -178,8 +178,9 @@ impl<C> JobContext<C> {
         self.run.job.spec.schedule()
     }
 
-    /// What the steps before this one returned, by their names: those that it follows and that succeeded (W1). Empty
-    /// for a job that is no step of a workflow.
+    /// What the steps before this one returned, by their names: those that it follows and that succeeded (W1). In the
+    /// callback of a workflow, what that came to: the results of the steps that succeeded and behind which none did.
+    /// Empty for every other job.
     #[must_use]
     pub fn inputs(&self) -> &BTreeMap<String, Value> {
         &self.run.inputs
@@ -257,6 +258,47 @@ impl<C> JobContext<C> {
     #[must_use]
     pub fn callback_of(&self) -> Option<JobId> {
         self.run.job.spec.callback_of
+    }
+
+    /// How the workflow or batch ended whose callback this is (F14); none for every other job. What its last steps
+    /// returned is read with [`input`](Self::input).
+    ///
+    /// ```
+    /// use backstop::prelude::*;
+    /// use backstop::workflows::{DeadPart, StepName, WorkflowEnd};
+    ///
+    /// const RESERVED: StepName<String> = StepName::new("reserved");
+    /// # #[job]
+    /// # async fn reserve(order: u32) -> JobResult<String> { Ok(format!("room for order {order}")) }
+    ///
+    /// #[job]
+    /// async fn confirm(cx: JobContext<()>) -> JobResult<String> {
+    ///     let end: WorkflowEnd = cx.workflow_end().ok_or("this follows no workflow")?;
+    ///     Ok(format!("{} has {}", end.name, cx.input(RESERVED)?))
+    /// }
+    ///
+    /// #[job]
+    /// async fn apologize(cx: JobContext<()>) -> JobResult<String> {
+    ///     let dead: Option<DeadPart> = cx.workflow_end().and_then(|end| end.failed);
+    ///     Ok(dead.and_then(|dead| dead.error).map(|error| error.message).unwrap_or_default())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// let mut order = engine.workflow("order 7").on_success(&Confirm {}).on_failure(&Apologize {});
+    /// order.step(RESERVED, engine.enqueue(Reserve { order: 7 })).add();
+    /// order.submit().await?;
+    /// # let worker = engine.worker(()).register::<Reserve>().register::<Confirm>().queue("default", 4).inline()?;
+    /// # assert_eq!(worker.drain(10).await?.len(), 2);
+    /// # let jobs = engine.jobs(Default::default(), backstop::PageRequest::first(10)).await?.items;
+    /// # let results: Vec<_> = jobs.iter().filter_map(|job| job.result.as_deref()).collect();
+    /// # assert!(results.contains(&"\"order 7 has room for order 7\""), "{results:?}");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn workflow_end(&self) -> Option<WorkflowEnd> {
+        WorkflowEnd::read(&self.run.job.spec)
     }
 
     /// How the job ended whose callback this is (F14); none for a job that is no callback.

@@ -6,8 +6,8 @@
 
 pub use backstop_core::WorkflowId;
 pub use backstop_core::workflow::{
-    BatchProgress, BatchRule, Branching, Condition, InvalidBatchRule, InvalidWorkflow, Join, NodeEnd,
-    NodeState, PartOf, ResultTest, WorkflowCounts, WorkflowStatus,
+    BatchProgress, BatchRule, Branching, Condition, DeadPart, EndCounts, InvalidBatchRule, InvalidWorkflow,
+    Join, NodeEnd, NodeState, PartOf, ResultTest, WorkflowCounts, WorkflowEnd, WorkflowStatus,
 };
 
 pub(crate) mod advance;

@@ -5,6 +5,8 @@
 mod batches;
 #[path = "workflows/driven.rs"]
 mod driven;
+#[path = "workflows/followed.rs"]
+mod followed;
 #[path = "workflows/gathered.rs"]
 mod gathered;
 #[path = "workflows/raced.rs"]
@@ -564,7 +566,8 @@ async fn everything(store: Arc<dyn Store>) {
     batches::an_open_batch_that_is_called_off_is_over(store.clone()).await;
     batches::what_is_added_to_a_paused_batch_waits_with_it(store.clone()).await;
     batches::a_part_that_may_be_skipped_is_refused(store.clone()).await;
-    batches::what_follows_is_told_what_failed(store.clone()).await;
+    followed::what_follows_is_told_what_failed(store.clone()).await;
+    followed::what_follows_is_given_what_it_came_to(store.clone()).await;
     driven::a_plan_continues_every_workflow_from_its_dead_step(store.clone()).await;
     driven::a_dead_step_that_is_driven_again_is_part_of_its_workflow(store.clone()).await;
     gathered::steps_that_start_together_read_together(store.clone()).await;

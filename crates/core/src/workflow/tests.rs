@@ -126,6 +126,33 @@ fn a_chain_goes_on_step_by_step() {
 }
 
 #[test]
+fn a_graph_ends_with_the_last_steps_that_succeeded() {
+    // W1, W2
+    let nodes = [
+        node("a", &[]),
+        node("b", &["a"]),
+        on(Condition::Failure, node("mend", &["a"])),
+        on(Condition::Predicate("large".into()), node("call", &["a"])),
+        node("alone", &[]),
+    ];
+    let last = |play: &Play| -> Vec<String> {
+        let name = |number| play.graph.node(number).expect("it is one").name.to_string();
+        play.progress().last_ones(&play.graph).into_iter().map(name).collect()
+    };
+    let mut play = Play::new(&shape(nodes.clone()));
+    assert_eq!(last(&play), Vec::<String>::new());
+    play.succeeds("alone");
+    play.succeeds("a");
+    assert_eq!(last(&play), ["a", "alone"]);
+    play.succeeds("b");
+    assert_eq!(last(&play), ["b", "alone"], "who did not follow takes nothing away");
+    let mut play = Play::new(&shape(nodes));
+    play.fails("a");
+    play.succeeds("mend");
+    assert_eq!(last(&play), ["mend"]);
+}
+
+#[test]
 fn a_dead_step_fires_failure_branches_and_calls_off_the_rest() {
     // W2, W4
     let nodes = [

@@ -149,9 +149,10 @@ impl Executor {
 
     /// What the steps before a step returned (W1). What follows from its end is for this process to look after.
     async fn inputs(&self, spec: &Spec) -> Result<Inputs, Box<Failed>> {
-        let Some(part) = spec.part_of() else { return Ok(Inputs::default()) };
         let parts = &self.engine.parts;
-        parts.workflows.touch(part.id);
+        if let Some(part) = spec.part_of() {
+            parts.workflows.touch(part.id);
+        }
         parts.inputs.read(parts, spec).await
     }
 

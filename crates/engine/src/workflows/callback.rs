@@ -1,9 +1,10 @@
 //! The job that follows when all of a workflow or batch has ended, and what it is told (F14).
 
 use backstop_core::job::{JobDetail, NewJob, Spec, State};
-use backstop_core::workflow::{Advance, Graph, NodeEnd, NodeState, Workflow, WorkflowBody};
+use backstop_core::workflow::{
+    Advance, DeadPart, Graph, NodeEnd, NodeState, Workflow, WorkflowBody, WorkflowEnd,
+};
 use backstop_store::{Error as StoreError, JobFilter, PageRequest};
-use serde_json::{Value, json};
 
 use super::batch;
 use super::problem::owner;
@@ -22,22 +23,9 @@ pub(super) async fn callback_job(
     (spec.version, spec.queue) = (callback.version, callback.queue.clone());
     // Its payload was sealed under this id, when its own was not known.
     spec.callback_of = Some(owner(workflow.id));
-    let counts = workflow.counts();
-    let mut ended = json!({
-        "id": workflow.id,
-        "name": &*workflow.name,
-        "status": workflow.status,
-        "counts": {
-            "total": counts.total,
-            "succeeded": counts.succeeded,
-            "failed": counts.failed,
-            "canceled": counts.canceled,
-        },
-    });
-    if let Some((step, detail)) = failed(parts, workflow, graph).await? {
-        ended["failed"] = told(step, &detail);
-    }
-    spec.params = Some(json!({ "workflow": ended }).to_string().into());
+    let failed = failed(parts, workflow, graph).await?;
+    let failed = failed.map(|(step, detail)| DeadPart::of(step, &detail));
+    spec.params = Some(WorkflowEnd::of(workflow, failed).params(parts.config.limits.params_bytes).into());
     spec.policy = parts.config.policy_of(&spec);
     signing::vouch(&parts.config, &mut spec);
     Ok(Some(NewJob::new(spec)))
@@ -67,20 +55,4 @@ async fn failed<'g>(
         _ => return Ok(None),
     };
     Ok(parts.store.jobs(vec![job]).await?.pop().flatten().map(|detail| (step, detail)))
-}
-
-/// What is told of a dead job: its texts were sanitized when they were stored (F11).
-fn told(step: Option<&str>, detail: &JobDetail) -> Value {
-    let (spec, record) = (&detail.view.job.spec, &detail.view.record);
-    let mut told = json!({ "job": spec.id, "kind": &*spec.kind, "attempts": record.attempt });
-    if let Some(step) = step {
-        told["step"] = step.into();
-    }
-    if let Some(reason) = record.reason {
-        told["reason"] = reason.as_str().into();
-    }
-    if let Some(failure) = &detail.view.last_failure {
-        told["error"] = json!({ "type": failure.error_type, "message": failure.message });
-    }
-    told
 }

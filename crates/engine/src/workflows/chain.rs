@@ -65,6 +65,18 @@ impl<T> Chain<T> {
         self
     }
 
+    /// Submits `callback` when all of it has succeeded.
+    pub fn on_success<N: Job>(mut self, callback: &N) -> Self {
+        self.flow = self.flow.on_success(callback);
+        self
+    }
+
+    /// Submits `callback` when it has failed or was called off.
+    pub fn on_failure<N: Job>(mut self, callback: &N) -> Self {
+        self.flow = self.flow.on_failure(callback);
+        self
+    }
+
     /// The same chain, whose last step returns something else now.
     fn returning<N>(self) -> Chain<N> {
         let Self { flow, last, count, .. } = self;

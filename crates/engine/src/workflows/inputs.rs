@@ -1,11 +1,11 @@
-//! What the steps before a step returned (W1).
+//! What the steps before a step returned, and what a whole workflow came to for the job that follows it (W1).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{JobJson, Spec, State, read_document};
-use backstop_core::workflow::{PartOf, WorkflowBody};
+use backstop_core::workflow::{Graph, WorkflowBody, WorkflowEnd, WorkflowProgress};
 use backstop_core::{JobId, WorkflowId};
 use backstop_store::Error as StoreError;
 use serde_json::Value;
@@ -21,6 +21,9 @@ const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// Steps that one read is for: what they are given is in memory together.
 const MOST_AT_ONCE: usize = 256;
+
+/// Steps whose results the job that follows a workflow is handed.
+const MOST_LAST_ONES: usize = 1_000;
 
 /// What the steps before a step returned, by their names.
 pub(crate) type Inputs = BTreeMap<String, Value>;
@@ -70,9 +73,24 @@ pub(crate) struct InputReader {
     turn: tokio::sync::Mutex<()>,
 }
 
+/// Whose results a job is handed.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    workflow: WorkflowId,
+    before: Before,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Those of the steps that this one follows.
+    Step(u32),
+    /// Those with which all of it ended.
+    End,
+}
+
 #[derive(Debug)]
 struct InputRequest {
-    part: PartOf,
+    asked: Asked,
     answer: oneshot::Sender<GivenInputs>,
 }
 
@@ -80,15 +98,15 @@ struct InputRequest {
 type GivenInputs = Result<Inputs, Box<Failed>>;
 
 impl InputReader {
-    /// What a step is given; nothing for a job that is no step, or follows none.
+    /// What a job is given; nothing for one that follows no step and no workflow.
     ///
     /// # Errors
     /// When it cannot be read: the run ends without a charge, and is tried again.
     pub(crate) async fn read(&self, parts: &EngineParts, spec: &Spec) -> GivenInputs {
-        let Some(part) = following(spec) else { return Ok(Inputs::default()) };
+        let Some(asked) = following(spec) else { return Ok(Inputs::default()) };
         loop {
             let (answer, mut answered) = oneshot::channel();
-            self.asking().push(InputRequest { part: part.clone(), answer });
+            self.asking().push(InputRequest { asked, answer });
             let _turn = self.turn.lock().await;
             match answered.try_recv() {
                 Ok(given) => return given,
@@ -97,11 +115,11 @@ impl InputReader {
                 Err(TryRecvError::Empty) => {}
             }
             let asking = self.next();
-            let wanted: Vec<&PartOf> = asking.iter().map(|asked| &asked.part).collect();
+            let wanted: Vec<Asked> = asking.iter().map(|request| request.asked).collect();
             let given = read_all(parts, &wanted).await;
-            for (asked, given) in asking.into_iter().zip(given) {
+            for (request, given) in asking.into_iter().zip(given) {
                 // Who does not wait any more needs no answer.
-                let _ = asked.answer.send(given);
+                let _ = request.answer.send(given);
             }
             // Unless more than that were before it, it has read for itself.
             if let Ok(given) = answered.try_recv() {
@@ -113,7 +131,7 @@ impl InputReader {
     /// Those to read for, without those who do not wait any more.
     fn next(&self) -> Vec<InputRequest> {
         let mut asking = self.asking();
-        asking.retain(|asked| !asked.answer.is_closed());
+        asking.retain(|request| !request.answer.is_closed());
         let count = asking.len().min(MOST_AT_ONCE);
         asking.drain(..count).collect()
     }
@@ -123,18 +141,21 @@ impl InputReader {
     }
 }
 
-/// The place of a job that is given something: a step with others before it.
-fn following(spec: &Spec) -> Option<&PartOf> {
-    spec.part_of().filter(|part| part.follows)
+/// What a job is given: a step with others before it, or the job that follows a whole workflow.
+fn following(spec: &Spec) -> Option<Asked> {
+    if let Some(part) = spec.part_of() {
+        return part.follows.then_some(Asked { workflow: part.id, before: Before::Step(part.number) });
+    }
+    WorkflowEnd::read(spec).map(|end| Asked { workflow: end.id, before: Before::End })
 }
 
 /// What each of these jobs is given.
 pub(crate) async fn of_all(parts: &EngineParts, specs: &[&Spec]) -> Vec<GivenInputs> {
-    let wanted: Vec<&PartOf> = specs.iter().filter_map(|spec| following(spec)).collect();
-    let mut given = read_all(parts, &wanted).await.into_iter();
+    let wanted: Vec<Option<Asked>> = specs.iter().map(|spec| following(spec)).collect();
+    let mut given = read_all(parts, &wanted.iter().flatten().copied().collect::<Vec<_>>()).await.into_iter();
     let one =
-        |spec: &&Spec| following(spec).and_then(|_| given.next()).unwrap_or_else(|| Ok(Inputs::default()));
-    specs.iter().map(one).collect()
+        |asked: &Option<Asked>| asked.and_then(|_| given.next()).unwrap_or_else(|| Ok(Inputs::default()));
+    wanted.iter().map(one).collect()
 }
 
 fn unread(problem: impl std::fmt::Display) -> Box<Failed> {
@@ -142,29 +163,38 @@ fn unread(problem: impl std::fmt::Display) -> Box<Failed> {
 }
 
 /// One answer for each, in order: two reads for all of them, and one more for what is archived.
-async fn read_all(parts: &EngineParts, wanted: &[&PartOf]) -> Vec<GivenInputs> {
+async fn read_all(parts: &EngineParts, wanted: &[Asked]) -> Vec<GivenInputs> {
     if wanted.is_empty() {
         return Vec::new();
     }
     let ids: Vec<WorkflowId> =
-        wanted.iter().map(|part| part.id).collect::<BTreeSet<_>>().into_iter().collect();
+        wanted.iter().map(|asked| asked.workflow).collect::<BTreeSet<_>>().into_iter().collect();
     let found = match stored::read(&*parts.store, &parts.workflows, &ids).await {
         Ok(found) => ids.into_iter().zip(found).collect::<BTreeMap<_, _>>(),
         Err(error) => return wanted.iter().map(|_| Err(unread(&error))).collect(),
     };
-    let before: Vec<_> = wanted.iter().map(|part| steps_before(part, found.get(&part.id))).collect();
+    let before: Vec<_> =
+        wanted.iter().map(|asked| steps_before(asked.before, found.get(&asked.workflow))).collect();
     let jobs: BTreeSet<JobId> = before.iter().flatten().flatten().map(|(_, job)| *job).collect();
     match results(parts, jobs.into_iter().collect()).await {
-        Ok(results) => before.into_iter().map(|before| gathered(before?, &results)).collect(),
+        Ok(results) => {
+            let given = wanted.iter().zip(before);
+            given.map(|(asked, before)| gathered(asked.before, before?, &results)).collect()
+        }
         Err(error) => wanted.iter().map(|_| Err(unread(&error))).collect(),
     }
 }
 
-/// The steps before a step, by name, with the jobs that stand for them now.
-fn steps_before(part: &PartOf, found: Option<&FoundWorkflow>) -> Result<Vec<(Arc<str>, JobId)>, Box<Failed>> {
+/// The steps whose results are handed on, by name, with the jobs that stand for them now.
+fn steps_before(
+    before: Before,
+    found: Option<&FoundWorkflow>,
+) -> Result<Vec<(Arc<str>, JobId)>, Box<Failed>> {
     let stored = match found {
         Some(FoundWorkflow::There(stored)) => stored,
         Some(FoundWorkflow::Unreadable) => return Err(unread("its workflow cannot be read")),
+        // What follows a workflow was told how it ended.
+        Some(FoundWorkflow::Absent) | None if before == Before::End => return Ok(Vec::new()),
         Some(FoundWorkflow::Absent) | None => {
             // It was driven again after its workflow had been removed by age: no retry brings that back.
             let failure = Failure::new(Cause::Permanent, "Inputs", "its workflow was removed");
@@ -174,18 +204,32 @@ fn steps_before(part: &PartOf, found: Option<&FoundWorkflow>) -> Result<Vec<(Arc
     let (Some(graph), WorkflowBody::Graph(progress)) = (&stored.graph, &stored.workflow.body) else {
         return Ok(Vec::new());
     };
-    let Some(node) = graph.node(part.number) else { return Ok(Vec::new()) };
-    let named = |number: &u32| Some((graph.node(*number)?.name.clone(), progress.job(graph, *number)?));
-    Ok(node.inputs.iter().filter_map(named).collect())
+    let named = |number: u32| Some((graph.node(number)?.name.clone(), progress.job(graph, number)?));
+    Ok(numbers(before, graph, progress).into_iter().filter_map(named).collect())
 }
 
-fn gathered(before: Vec<(Arc<str>, JobId)>, results: &HashMap<JobId, Value>) -> GivenInputs {
+fn numbers(before: Before, graph: &Graph, progress: &WorkflowProgress) -> Vec<u32> {
+    match before {
+        Before::Step(number) => graph.node(number).map(|node| node.inputs.clone()).unwrap_or_default(),
+        Before::End => {
+            let mut last = progress.last_ones(graph);
+            last.truncate(MOST_LAST_ONES);
+            last
+        }
+    }
+}
+
+fn gathered(asked: Before, before: Vec<(Arc<str>, JobId)>, results: &HashMap<JobId, Value>) -> GivenInputs {
     let mut inputs = Inputs::default();
     let mut bytes = 0;
     for (name, job) in before {
         let Some(result) = results.get(&job) else { continue };
         bytes += result.to_string().len();
         if bytes > MOST_BYTES {
+            // Whoever follows a whole workflow runs in any case: it may be there to tell somebody.
+            if asked == Before::End {
+                break;
+            }
             let problem = format!("they have over {MOST_BYTES} bytes: keep what is large elsewhere");
             let failure = Failure::new(Cause::Invalid, "Inputs", problem);
             return Err(Failed::plain(failure.because("the results before it are too large")));

@@ -10,9 +10,8 @@ use backstop::prelude::*;
 use backstop::workflows::{BatchHandle, WorkflowProblem, WorkflowStatus};
 use backstop::{Config, Enqueue, OnConflict, State};
 use backstop_store::{JobFilter, PageRequest, Store};
-use serde_json::json;
 
-use super::{Add, Badly, Frail, NODE, Stage, TERM, Well};
+use super::{Add, Badly, NODE, Stage, TERM, Well};
 
 /// The sums of all jobs of a batch, in order.
 async fn summands(stage: &Stage, batch: &BatchHandle) -> Vec<u64> {
@@ -180,53 +179,4 @@ pub(super) async fn a_part_that_may_be_skipped_is_refused(store: Arc<dyn Store>)
     stage.drain().await;
     let view = replaced.view().await.expect("it is there");
     assert_eq!((view.counts.succeeded, view.counts.canceled, view.status.is_over()), (1, 1, true));
-}
-
-/// What the newest job of a kind is told.
-async fn told(stage: &Stage, kind: &str) -> serde_json::Value {
-    let filter = JobFilter { kind: Some(kind.into()), ..JobFilter::default() };
-    let found = stage.engine.jobs(filter, PageRequest::first(1)).await.expect("the store is there").items;
-    let params = found[0].job.spec.params.as_deref().expect("it is told something");
-    serde_json::from_str::<serde_json::Value>(params).expect("JSON")["workflow"].take()
-}
-
-/// W3, F14: what follows a workflow or a batch is told how it ended and what failed.
-pub(super) async fn what_follows_is_told_what_failed(store: Arc<dyn Store>) {
-    let stage = Stage::on(&store);
-    let engine = &stage.engine;
-    stage.site.broken.store(true, Ordering::SeqCst);
-    let mut flow = engine.workflow("told").on_failure(&Badly {});
-    let add = flow.step("add", engine.enqueue(Add { a: 1, b: 1 })).add();
-    let frail = flow.step("weak", engine.enqueue(Frail {})).after(&add).add();
-    flow.step("behind", engine.enqueue(Add { a: 1, b: 1 })).after(&frail).add();
-    let flow = flow.submit().await.expect("a shape that can be");
-    assert_eq!(stage.drain().await, 3);
-    let seen = told(&stage, "badly").await;
-    assert_eq!((&seen["id"], &seen["status"]), (&json!(flow.id), &json!("failed")));
-    assert_eq!(seen["counts"], json!({ "total": 3, "succeeded": 1, "failed": 1, "canceled": 1 }));
-    let failed = json!({
-        "step": "weak",
-        "job": super::job_of(&flow, "weak"),
-        "kind": "frail",
-        "attempts": 1,
-        "reason": "retry_exhausted",
-        "error": { "type": seen["failed"]["error"]["type"], "message": "broken" },
-    });
-    assert_eq!(seen["failed"], failed);
-
-    let batch = engine.batch("told").then_on_failure(Badly {}).then_on_success(Well {});
-    batch.for_each(0..3, |_| engine.enqueue(Frail {})).await.expect("stored");
-    stage.drain().await;
-    let seen = told(&stage, "badly").await;
-    assert_eq!(
-        (&seen["counts"]["failed"], &seen["failed"]["error"]["message"]),
-        (&json!(3), &json!("broken"))
-    );
-    assert_eq!(seen["failed"]["step"], json!(null));
-    stage.site.broken.store(false, Ordering::SeqCst);
-    let well = engine.batch("well").then_on_success(Well {});
-    well.for_each(0..1, |a| engine.enqueue(Add { a, b: 1 })).await.expect("stored");
-    stage.drain().await;
-    let seen = told(&stage, "well").await;
-    assert_eq!((&seen["counts"]["succeeded"], &seen["failed"]), (&json!(1), &json!(null)));
 }
