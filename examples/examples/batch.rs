@@ -11,13 +11,16 @@ async fn resize(picture: u32) -> JobResult {
 }
 
 #[job]
-async fn publish() {
-    println!("the album is published");
+async fn publish(cx: JobContext<()>) -> JobResult {
+    let end = cx.workflow_end().ok_or("this follows a batch")?;
+    println!("the {} is published; left out: {}", end.name, end.counts.failed);
+    Ok(())
 }
 
 #[job]
-async fn ask() {
-    println!("somebody has to look at the album");
+async fn ask(cx: JobContext<()>) {
+    let dead = cx.workflow_end().and_then(|end| end.failed);
+    println!("somebody has to look at the album: {:?}", dead.and_then(|dead| dead.error));
 }
 
 #[tokio::main]

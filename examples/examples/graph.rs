@@ -5,6 +5,7 @@
 
 use backstop::EventKind;
 use backstop::prelude::*;
+use backstop::workflows::StepName;
 
 #[job]
 async fn inspect(pages: u32) -> JobResult<u32> {
@@ -26,15 +27,26 @@ async fn bind() {
     println!("bind it");
 }
 
+/// What the last step returns.
+const PACKED: StepName<String> = StepName::new("pack");
+
 #[job]
-async fn pack(cx: JobContext<()>) {
+async fn pack(cx: JobContext<()>) -> JobResult<String> {
     println!("pack it, bound: {}", cx.inputs().contains_key("bind"));
+    Ok("parcel 7".to_owned())
+}
+
+/// Follows all of it, and is given what that came to.
+#[job]
+async fn send(cx: JobContext<()>) -> JobResult {
+    println!("send {}", cx.input(PACKED)?);
+    Ok(())
 }
 
 #[tokio::main]
 async fn main() -> JobResult {
     let engine = Backstop::open("memory:").await?;
-    let mut book = engine.workflow("book");
+    let mut book = engine.workflow("book").on_success(&Send {});
     let inspect = book.step("inspect", engine.enqueue(Inspect { pages: 400 })).add();
     // Of these two only the first one runs whose condition holds; without `first_match` all would.
     book.first_match(&inspect);
@@ -42,7 +54,7 @@ async fn main() -> JobResult {
         book.step("fast", engine.enqueue(PrintFast {})).after(&inspect).when_predicate("is long").add();
     let color = book.step("color", engine.enqueue(PrintInColor {})).after(&inspect).when_result("", 12).add();
     let bind = book.step("bind", engine.enqueue(Bind {})).after(&fast).after(&color).join_any().add();
-    book.step("pack", engine.enqueue(Pack {})).after(&bind).add();
+    book.step(PACKED, engine.enqueue(Pack {})).after(&bind).add();
     let book = book.submit().await?;
 
     let mut events = engine.events();

@@ -146,6 +146,21 @@ impl BatchBuilder {
     /// The same for jobs that come one after another: each thousand is stored as soon as it is there, and runs while
     /// the stream goes on. It is repeated like [`BatchBuilder::for_each`].
     ///
+    /// ```
+    /// use backstop::prelude::*;
+    /// use futures_util::stream::{self, StreamExt as _};
+    ///
+    /// # #[job]
+    /// # async fn import(row: u32) {}
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// # let engine = Backstop::open("memory:").await?;
+    /// let rows = stream::iter(1..=2_500);
+    /// let batch = engine.batch("import").from_stream(rows.map(|row| engine.enqueue(Import { row }))).await?;
+    /// assert_eq!(batch.view().await?.counts.total, 2_500);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`BatchBuilder::for_each`].
     pub async fn from_stream<T>(
