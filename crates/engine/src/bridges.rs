@@ -68,6 +68,22 @@ pub enum BridgeRefusal {
         /// When one was last heard of.
         since: Timestamp,
     },
+    /// A process runs it.
+    #[error("bridge `{name}` is run by {node}")]
+    Running {
+        /// The bridge.
+        name: String,
+        /// The process.
+        node: String,
+    },
+    /// Messages that could not become jobs are kept for it.
+    #[error("bridge `{name}` keeps {kept} messages that could not become jobs")]
+    KeepsInvalid {
+        /// The bridge.
+        name: String,
+        /// How many.
+        kept: u64,
+    },
     /// The processes that run it did not answer.
     #[error("no process that runs bridge `{0}` answered in time")]
     NoAnswer(String),
@@ -189,6 +205,39 @@ impl Bridges<'_> {
             tokio::time::sleep(TEST_LOOK).await;
         }
         Err(BridgeRefusal::NoAnswer(name.to_owned()))
+    }
+
+    /// Removes a bridge that no process runs, with its sink and what waits for that. Answers how many messages were
+    /// never published.
+    ///
+    /// A process whose settings still have it makes it known again when it starts.
+    ///
+    /// # Errors
+    /// When nothing is known of it, a process runs it, messages are kept that could not become jobs, or the store is
+    /// away; then do it again.
+    pub async fn remove(self, name: &str) -> Result<u64, BridgeRefusal> {
+        let store = &*self.parts.store;
+        for _ in 0..TRIES {
+            let view = self.show(name).await?;
+            if let Some(runs) = view.iter().flat_map(|view| &view.processes).find(|one| one.is_running()) {
+                return Err(BridgeRefusal::Running { name: name.to_owned(), node: runs.node.clone() });
+            }
+            let kept = self.invalid().count(name).await?;
+            if kept > 0 {
+                return Err(BridgeRefusal::KeepsInvalid { name: name.to_owned(), kept });
+            }
+            let edits = BridgeDocuments::read(store).await?.without(name);
+            if let Amended::Done { .. } = store.amend(Amend { edits, ..Amend::default() }).await? {
+                let sinks = self.engine.sinks();
+                // Not the sink of a hand-off.
+                return match (view, sinks.show(name).await?) {
+                    (_, Some(_)) => Ok(sinks.remove(name).await?.unwrap_or_default()),
+                    (Some(_), None) => Ok(0),
+                    (None, None) => Err(BridgeRefusal::Unknown(name.to_owned())),
+                };
+            }
+        }
+        Err(BridgeRefusal::Changing(name.to_owned()))
     }
 
     /// The messages that could not become jobs (B4).

@@ -132,6 +132,14 @@ pub enum HandOffProblem {
     /// There is none of this name.
     #[error("there is no hand-off `{0}`")]
     Unknown(String),
+    /// A process publishes it.
+    #[error("hand-off `{name}` is published by {node}")]
+    Running {
+        /// The hand-off.
+        name: String,
+        /// The process.
+        node: String,
+    },
     /// Others kept changing it at the same time.
     #[error("hand-off `{0}` keeps being changed by others: try again in a moment")]
     Changing(String),
@@ -234,13 +242,18 @@ impl HandOffs<'_> {
         self.show(name).await?.ok_or_else(unknown)
     }
 
-    /// Removes a hand-off and all that waits for it. Answers how many jobs that were; none when there is no such one. A
+    /// Removes a hand-off that no process publishes, with all that waits for it. Answers how many jobs that were. A
     /// process whose settings still have it keeps it again when it starts.
     ///
     /// # Errors
-    /// When the store is away; then do it again.
-    pub async fn remove(self, name: &str) -> Result<Option<u64>, StoreError> {
-        self.engine.sinks().remove(&sink_name(name)).await
+    /// When there is none of this name, a process publishes it, or the store is away; then do it again.
+    pub async fn remove(self, name: &str) -> Result<u64, HandOffProblem> {
+        let unknown = || HandOffProblem::Unknown(name.to_owned());
+        let view = self.show(name).await?.ok_or_else(unknown)?;
+        if let Some(node) = view.publisher {
+            return Err(HandOffProblem::Running { name: name.to_owned(), node: node.to_string() });
+        }
+        self.engine.sinks().remove(&sink_name(name)).await?.ok_or_else(unknown)
     }
 
     /// Publishes what waits for a hand-off, once it holds its lease.

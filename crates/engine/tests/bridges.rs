@@ -19,6 +19,9 @@ use backstop_store::{Answer, Layer, ManualClock, ModelStore, Store};
 
 const NAME: &str = "orders";
 
+#[job]
+async fn nothing() {}
+
 /// A bridge in both directions.
 fn report(state: BridgeState, admitted: u64) -> BridgeReport {
     let mut report = BridgeReport::new(NAME, "redis://127.0.0.1");
@@ -152,6 +155,7 @@ fn tested(node: &str) -> BridgeTest {
 }
 
 async fn everything(store: Arc<dyn Store>) {
+    what_nobody_runs_can_be_removed(&store).await;
     every_process_shows_and_pauses_a_bridge(&store).await;
     counts_outlive_processes(&store).await;
     a_test_is_answered_by_whoever_runs_the_bridge(&store).await;
@@ -265,10 +269,51 @@ async fn a_silent_process_is_not_running_and_may_come_back() {
     reporter.tell(&[report(BridgeState::Running, 20)]).await.expect("told");
     reporter.end(&[report(BridgeState::NotRunning, 21)]).await.expect("told");
     assert_eq!(shown(&other).await.counts.admitted, 21);
-    // A month later nobody asks for it any more.
-    pass(&clock, Duration::from_secs(31 * 86_400)).await;
-    other.bridges().reporter().gather().await.expect("read");
-    assert!(other.bridges().list().await.expect("read").is_empty());
+    let source_only = BridgeReport { name: "mail".into(), sink: None, ..report(BridgeState::Running, 1) };
+    let mut mail = silent.bridges().reporter();
+    mail.tell(&[source_only]).await.expect("told");
+    let names = async || {
+        let known = other.bridges().list().await.expect("read");
+        known.into_iter().map(|view| view.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names().await, ["mail", NAME]);
+    // Taken over, and a month later nobody asks for it any more. What may have a backlog is shown until it is removed.
+    for days in [1, 31] {
+        pass(&clock, Duration::from_secs(days * 86_400)).await;
+        other.bridges().reporter().gather().await.expect("read");
+    }
+    assert_eq!(names().await, [NAME]);
+    assert_eq!(other.bridges().remove(NAME).await.expect("nobody runs it"), 0);
+    assert!(names().await.is_empty());
+}
+
+/// B2, B4, D6: what nobody runs any more is removed with what waits for it, and nothing else is.
+async fn what_nobody_runs_can_be_removed(store: &Arc<dyn Store>) {
+    let engine = process(store, "runs");
+    let bridges = engine.bridges();
+    assert!(matches!(bridges.remove(NAME).await, Err(BridgeRefusal::Unknown(_))));
+    for name in [NAME, "other"] {
+        let sink = Sink::new(name, [SinkTopic::Results]);
+        engine.sinks().set(&sink, SinkLimits::default()).await.expect("kept");
+    }
+    engine.enqueue(Nothing {}).submit().await.expect("stored");
+    let worker = engine.worker(()).register::<Nothing>().queue("default", 1).inline().expect("it has a kind");
+    assert_eq!(worker.drain(10).await.expect("the store is there").len(), 1);
+    let mut reporter = bridges.reporter();
+    let other = BridgeReport { name: "other".into(), ..report(BridgeState::Running, 1) };
+    reporter.tell(&[report(BridgeState::Running, 1), other.clone()]).await.expect("told");
+    let refused = bridges.remove(NAME).await.expect_err("it runs").to_string();
+    assert_eq!(refused, "bridge `orders` is run by runs");
+    reporter.end(&[report(BridgeState::NotRunning, 1), other]).await.expect("told");
+    assert_eq!(bridges.remove(NAME).await.expect("nobody runs it"), 1, "the message that waited");
+    assert!(matches!(bridges.remove(NAME).await, Err(BridgeRefusal::Unknown(_))));
+    let left = bridges.show("other").await.expect("read").expect("it is known");
+    assert_eq!(left.outbox_backlog(), 1, "nothing of it is gone");
+    // One whose bridge nobody knows has a backlog all the same.
+    engine.sinks().set(&Sink::new(NAME, [SinkTopic::Results]), SinkLimits::default()).await.expect("kept");
+    assert_eq!(bridges.remove(NAME).await.expect("nobody runs it"), 0);
+    assert!(engine.sinks().show(NAME).await.expect("read").is_none());
+    bridges.remove("other").await.expect("nobody runs it");
 }
 
 /// Tests the bridges of a process.

@@ -1,4 +1,4 @@
-//! `backstop bridge list|show|pause|resume|test|invalid`: brokers whose messages become jobs, and that are told what
+//! `backstop bridge list|show|pause|resume|test|remove|invalid`: brokers whose messages become jobs, and that are told what
 //! became of jobs (B1, B2, B4).
 
 mod invalid;
@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::app::{App, who};
 use crate::client::{Client, escaped};
+use crate::commands::removal::{Removal, remove};
 use crate::output::clean;
 use crate::output::figures::{counted, grouped};
 use crate::output::paint::Colour;
@@ -46,6 +47,14 @@ pub(crate) enum BridgeCommand {
         /// The bridge.
         name: String,
     },
+    /// Remove a bridge that no process runs, with the messages that wait to be published for it.
+    Remove {
+        /// The bridge.
+        name: String,
+        /// Remove without being asked.
+        #[arg(long)]
+        yes: bool,
+    },
     /// List, export and remove messages that could not become jobs.
     Invalid(invalid::InvalidOptions),
 }
@@ -73,6 +82,12 @@ pub(crate) async fn run(command: BridgeCommand, app: &App) -> Result<Exit, Probl
             let test: BridgeTestJson = client.post(&format!("{}/test", path(&name)), &json!({})).await?;
             tested(app, &name, &test)?;
             return Ok(if test.ok { Exit::Done } else { Exit::Failed });
+        }
+        BridgeCommand::Remove { name, yes } => {
+            let bridge: BridgeJson = client.get(&path(&name)).await?;
+            let waits = bridge.sink.map_or(0, |sink| sink.backlog);
+            remove(&client, app, &path(&name), &Removal { what: "bridge", name, waits, of: "message", yes })
+                .await?;
         }
         BridgeCommand::Invalid(options) => invalid::run(options, &client, app).await?,
     }

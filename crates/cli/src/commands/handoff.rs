@@ -1,4 +1,4 @@
-//! `backstop handoff list|show|retry`: finished jobs that another Backstop goes on with (B7).
+//! `backstop handoff list|show|retry|remove`: finished jobs that another Backstop goes on with (B7).
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use clap::Subcommand;
 
 use crate::app::{App, who};
 use crate::client::{Client, escaped};
+use crate::commands::removal::{Removal, remove};
 use crate::output::clean;
 use crate::output::paint::Colour;
 use crate::output::span::{length, relative};
@@ -26,6 +27,14 @@ pub(crate) enum HandOffCommand {
         /// The publication.
         name: String,
     },
+    /// Remove a hand-off that no process publishes, with the jobs that wait to be handed over.
+    Remove {
+        /// The publication.
+        name: String,
+        /// Remove without being asked.
+        #[arg(long)]
+        yes: bool,
+    },
     /// Let a hand-off go on at once.
     Retry {
         /// The publication.
@@ -39,6 +48,12 @@ pub(crate) async fn run(command: HandOffCommand, app: &App) -> Result<Exit, Prob
     match command {
         HandOffCommand::List => list(&client, app).await?,
         HandOffCommand::Show { name } => say(&client, app, &client.get(&path(&name)).await?).await?,
+        HandOffCommand::Remove { name, yes } => {
+            let one: HandOffJson = client.get(&path(&name)).await?;
+            let waits = one.backlog;
+            remove(&client, app, &path(&name), &Removal { what: "hand-off", name, waits, of: "job", yes })
+                .await?;
+        }
         HandOffCommand::Retry { name } => {
             let body = PlanActor { by: Some(who(None)) };
             say(&client, app, &client.post(&format!("{}/retry", path(&name)), &body).await?).await?;

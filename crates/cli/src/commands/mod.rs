@@ -25,6 +25,7 @@ pub(crate) mod migrate;
 pub(crate) mod queue;
 pub(crate) mod redrive;
 pub(crate) mod reject;
+mod removal;
 pub(crate) mod rule;
 pub(crate) mod schedule;
 pub(crate) mod signal;

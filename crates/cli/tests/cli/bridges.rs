@@ -126,6 +126,8 @@ fn every_process_shows_pauses_and_tests_a_bridge() {
     assert!(listed.contains("JSON"), "{listed}");
     let exported = run(&["bridge", "invalid", "orders", "--export"]).exits(0).json();
     assert_eq!(exported["body"], "bm8gSlNPTg==", "raw bytes");
+    let error = run(&["bridge", "remove", "orders", "--yes", "--json"]).error();
+    assert_eq!(error["code"], "bridge_running", "{error}");
     run(&["bridge", "invalid", "orders", "--purge-all", "--yes"]).exits(0);
     let listed = run(&["bridge", "invalid", "orders"]).exits(0).stdout;
     assert!(listed.starts_with("no invalid message"), "{listed}");
@@ -135,6 +137,9 @@ fn every_process_shows_pauses_and_tests_a_bridge() {
     let error = run(&["bridge", "test", "orders", "--json"]).error();
     assert_eq!(error["code"], "bridge_not_running", "{error}");
     assert_eq!(shown()["in"], 2, "what it has done is kept");
+    let removed = run(&["bridge", "remove", "orders", "--yes"]).exits(0).stdout;
+    assert!(removed.starts_with("the bridge `orders` is removed, and "), "{removed}");
+    assert_eq!(shown(), Value::Null);
 }
 
 #[test]

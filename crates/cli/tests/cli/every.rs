@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use backstop::bridges::BridgeReport;
 use backstop::handoffs::HandOff;
 
 use crate::both::{Served, archive};
@@ -16,7 +17,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 103] = [
+const LINES: [&str; 105] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -73,9 +74,11 @@ const LINES: [&str; 103] = [
     "bridge resume orders",
     "bridge test orders",
     "bridge invalid orders",
+    "bridge remove gone --yes",
     "handoff list",
     "handoff show paid",
     "handoff retry paid",
+    "handoff remove paid --yes",
     "dead list",
     "dead show LETTER",
     "dead export",
@@ -192,6 +195,10 @@ fn every_command_works_through_a_server_or_says_that_it_needs_a_store() {
     on_engine(&home, async |engine| {
         let paid = HandOff::new("paid", "https://warehouse.example");
         engine.handoffs().set(&paid).await.expect("set");
+        let mut reporter = engine.bridges().reporter();
+        let gone = [BridgeReport::new("gone", "redis://127.0.0.1")];
+        reporter.tell(&gone).await.expect("told");
+        reporter.end(&gone).await.expect("told");
     });
     let served = Served::of(&home);
     let every = every(&elsewhere);

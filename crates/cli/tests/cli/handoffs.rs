@@ -53,8 +53,14 @@ fn what_is_finished_here_is_a_job_there() {
     assert_eq!(dead["items"], serde_json::json!([]), "no dead letter");
     let listed = sender.run(&["handoff", "list"]).exits(0).stdout;
     assert!(listed.contains("paid") && listed.contains("unreachable"), "{listed}");
+    let error = sender.run(&["handoff", "remove", "paid", "--yes", "--json"]).error();
+    assert_eq!(error["code"], "handoff_running", "{error}");
     stop(worker);
     stop(server);
+    let removed = sender.run(&["handoff", "remove", "paid", "--yes"]).exits(0).stdout;
+    assert_eq!(removed.trim_end(), "the hand-off `paid` is removed, and 1 job that waited for it");
+    let gone = sender.run(&["handoff", "show", "paid", "--json"]).error();
+    assert_eq!(gone["code"], "no_such_handoff", "{gone}");
 }
 
 #[test]

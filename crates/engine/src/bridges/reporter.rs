@@ -30,7 +30,7 @@ const GATHERED_EVERY: Duration = Duration::from_secs(60);
 /// it may come back.
 const GONE_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// How long a bridge is known that no process runs.
+/// How long a bridge without a sink is known that no process runs.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(30 * 86_400);
 
 /// How often a write is tried again when another process writes at the same moment.
@@ -146,7 +146,9 @@ impl BridgeReporter {
         let runs = |name: &str| {
             found.processes.iter().any(|(.., process)| process.bridges.iter().any(|it| it.name == name))
         };
-        let old = |past: &StoredHistory| found.now.since(past.at) >= FORGOTTEN_AFTER;
+        // As long as messages may be left for it, it is shown: somebody has to remove it.
+        let old =
+            |past: &StoredHistory| past.last.sink.is_none() && found.now.since(past.at) >= FORGOTTEN_AFTER;
         for (name, revision, _) in found.past.iter().filter(|(name, _, past)| old(past) && !runs(name)) {
             let edits = vec![
                 edit::<StoredHistory>(BridgePart::Past, name, Expect::Revision(*revision), None),

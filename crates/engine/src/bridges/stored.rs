@@ -170,6 +170,28 @@ impl BridgeDocuments {
         }
     }
 
+    /// What makes all of this not know a bridge any more.
+    pub(super) fn without(&self, bridge: &str) -> Vec<Edit> {
+        let none = None::<&StoredTestAnswer>;
+        let mut edits = vec![
+            edit(BridgePart::Answer, bridge, Expect::Any, none),
+            edit(BridgePart::Control, bridge, Expect::Any, none),
+        ];
+        let past = self.past.iter().filter(|(name, ..)| name == bridge);
+        edits.extend(
+            past.map(|(name, revision, _)| edit(BridgePart::Past, name, Expect::Revision(*revision), none)),
+        );
+        for (name, revision, process) in &self.processes {
+            let mut left = process.clone();
+            left.bridges.retain(|report| report.name != bridge);
+            if left.bridges.len() < process.bridges.len() {
+                let left = Some(&left).filter(|left| !left.bridges.is_empty());
+                edits.push(edit(BridgePart::Process, name, Expect::Revision(*revision), left));
+            }
+        }
+        edits
+    }
+
     fn take(&mut self, document: &Document) {
         let Some((part, name)) = BridgePart::read(&document.key) else { return };
         let (name, revision) = (name.to_owned(), document.revision);

@@ -28,6 +28,14 @@ pub struct BridgeProcess {
     pub problem: Option<BridgeProblem>,
 }
 
+impl BridgeProcess {
+    /// True when it was heard of lately.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.state != BridgeState::NotRunning
+    }
+}
+
 /// A bridge, from what all processes tell of it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

@@ -21,7 +21,7 @@ use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
 use crate::shape::{
     BridgeJson, BridgeTestJson, ErrorBody, InvalidJson, InvalidPurge, InvalidPurged, InvalidQuery, Items,
-    PageQuery, PlanActor,
+    PageQuery, PlanActor, RemovedJson,
 };
 
 /// Messages that are removed in one call at most.
@@ -38,6 +38,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
     routes
         .add(look, routes!(list_bridges))
         .add(look, routes!(show_bridge))
+        .add(RouteNeeds::RightOverAll(Scope::Admin), routes!(remove_bridge))
         .add(change, routes!(pause_bridge))
         .add(change, routes!(resume_bridge))
         .add(change, routes!(test_bridge))
@@ -74,6 +75,22 @@ async fn show_bridge(
 ) -> Result<Json<BridgeJson>, ApiError> {
     let found = api.engine().bridges().show(&name).await?;
     found.map(|view| Json(view.into())).ok_or_else(|| no_such_bridge(&name))
+}
+
+/// Removes a bridge that no process runs, with the messages that wait to be published for it. A process whose settings
+/// still have it makes it known again when it starts.
+#[utoipa::path(delete, path = "/api/v1/bridges/{name}", tag = "bridges",
+    params(("name" = String, Path, description = "The bridge.")),
+    responses((status = 200, body = RemovedJson),
+        (status = 404, description = "No process has run it.", body = ErrorBody),
+        (status = 409, description = "A process runs it, or it keeps messages that could not become jobs.",
+            body = ErrorBody)))]
+async fn remove_bridge(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+) -> Result<Json<RemovedJson>, ApiError> {
+    let dropped = api.engine().bridges().remove(&name).await?;
+    Ok(Json(RemovedJson { name, dropped }))
 }
 
 /// Pauses a bridge in every process, within five seconds: it takes no messages and publishes none.
@@ -225,6 +242,14 @@ impl From<BridgeRefusal> for ApiError {
             BridgeRefusal::NoAnswer(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_answer", message)
                 .hint("look at the processes of the bridge, and try again")
                 .retry_after(5),
+            BridgeRefusal::Running { .. } => Self::new(StatusCode::CONFLICT, "bridge_running", message)
+                .hint("take it out of the settings of every process that runs it, restart those, and try again"),
+            BridgeRefusal::KeepsInvalid { .. } => {
+                Self::new(StatusCode::CONFLICT, "bridge_keeps_invalid", message).hint(
+                    "export them with `backstop bridge invalid NAME --export`, remove them with --purge-all, and try \
+                     again",
+                )
+            }
             _ => Self::new(StatusCode::CONFLICT, "bridge_changing", message),
         }
     }

@@ -14,13 +14,14 @@ use crate::error::ApiError;
 use crate::page::{behind, page};
 use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
-use crate::shape::{ErrorBody, HandOffJson, Items, PageQuery, PlanActor};
+use crate::shape::{ErrorBody, HandOffJson, Items, PageQuery, PlanActor, RemovedJson};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     let (look, change) = (RouteNeeds::RightOverAll(Scope::Read), RouteNeeds::RightOverAll(Scope::Operate));
     routes
         .add(look, routes!(list_handoffs))
         .add(look, routes!(show_handoff))
+        .add(RouteNeeds::RightOverAll(Scope::Admin), routes!(remove_handoff))
         .add(change, routes!(retry_handoff))
 }
 
@@ -51,6 +52,21 @@ async fn show_handoff(
     found.map(|view| Json(view.into())).ok_or_else(|| HandOffProblem::Unknown(name).into())
 }
 
+/// Removes a hand-off that no process publishes, with the jobs that wait to be handed over. A process whose settings
+/// still have it makes it known again when it starts.
+#[utoipa::path(delete, path = "/api/v1/handoffs/{name}", tag = "handoffs",
+    params(("name" = String, Path, description = "The publication.")),
+    responses((status = 200, body = RemovedJson),
+        (status = 404, description = "There is none of this name.", body = ErrorBody),
+        (status = 409, description = "A process publishes it.", body = ErrorBody)))]
+async fn remove_handoff(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+) -> Result<Json<RemovedJson>, ApiError> {
+    let dropped = api.engine().handoffs().remove(&name).await?;
+    Ok(Json(RemovedJson { name, dropped }))
+}
+
 /// Lets a hand-off go on at once, whether it stands still or waits for its next try.
 #[utoipa::path(post, path = "/api/v1/handoffs/{name}/retry", tag = "handoffs",
     params(("name" = String, Path, description = "The publication.")), request_body = Option<PlanActor>,
@@ -73,6 +89,14 @@ impl From<HandOffProblem> for ApiError {
             HandOffProblem::Store(error) => error.into(),
             HandOffProblem::Unknown(_) => Self::not_found("no_such_handoff", problem.to_string())
                 .hint("a hand-off is made by [handoff.NAME] of a process that publishes"),
+            HandOffProblem::Running { .. } => Self::new(
+                StatusCode::CONFLICT,
+                "handoff_running",
+                problem.to_string(),
+            )
+            .hint(
+                "take it out of the settings of every process that publishes, restart those, and try again",
+            ),
             HandOffProblem::Changing(_) => {
                 Self::new(StatusCode::CONFLICT, "handoff_changing", problem.to_string())
             }

@@ -353,6 +353,16 @@ pub struct InvalidPurged {
     pub removed: u64,
 }
 
+/// A bridge or a hand-off that was removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RemovedPublication)]
+pub struct RemovedJson {
+    /// What it was called.
+    pub name: String,
+    /// Messages or jobs that waited for it and are never sent.
+    pub dropped: u64,
+}
+
 fn split(problem: Option<BridgeProblem>) -> (Option<String>, Option<String>) {
     problem.map(|problem| (problem.code, problem.message)).unzip()
 }

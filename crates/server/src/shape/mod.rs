@@ -40,7 +40,7 @@ pub use archive::{ArchiveQuery, ArchivedJob, ExportedJob, PruneAnswer, PruneRequ
 pub use audit::AuditLine;
 pub use bridge::{
     BridgeCheckJson, BridgeJson, BridgeProcessJson, BridgeSinkJson, BridgeSourceJson, BridgeTestJson,
-    InvalidJson, InvalidPurge, InvalidPurged, InvalidQuery,
+    InvalidJson, InvalidPurge, InvalidPurged, InvalidQuery, RemovedJson,
 };
 pub use circuit::{CircuitJson, OpenCircuit};
 pub use dead::{
