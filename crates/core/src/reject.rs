@@ -4,8 +4,8 @@
 //! they have in common. A reject is no failure: nothing here has a cause, a budget or an incident.
 
 mod group;
+mod item_counts;
 mod limit;
-mod same_items;
 mod tally;
 mod view;
 
@@ -25,8 +25,8 @@ use crate::tenant;
 use crate::time::Timestamp;
 
 pub use group::RejectGroup;
+pub use item_counts::ItemCounts;
 pub use limit::RejectLimit;
-pub use same_items::SameItems;
 pub use tally::{RejectCounts, RejectTally};
 pub use view::RejectView;
 

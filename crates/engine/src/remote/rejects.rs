@@ -6,8 +6,8 @@ use backstop_core::Refusal;
 use backstop_core::failure::fingerprint::fingerprint;
 use backstop_core::job::{JobDetail, Record, Spec, Stale};
 use backstop_core::reject::{
-    MOST_BATCHES, MOST_BYTES_TOGETHER, MOST_TOGETHER, Reject, RejectBatch, RejectScope, RejectTally,
-    SameItems, item_fingerprint,
+    ItemCounts, MOST_BATCHES, MOST_BYTES_TOGETHER, MOST_TOGETHER, Reject, RejectBatch, RejectScope,
+    RejectTally, item_fingerprint,
 };
 use backstop_core::{Timestamp, tenant, text};
 use backstop_store::{Error as StoreError, Note};
@@ -87,7 +87,7 @@ impl Remote {
         }
         let mut new = Vec::new();
         let call = this_call(record.runs, &tally, &rejects, seen);
-        let mut same = SameItems::default();
+        let mut same = ItemCounts::default();
         for (place, one) in rejects.into_iter().enumerate() {
             let has_key = one.key.is_some();
             let mut reject = self.rejected(spec, &format!("{call}/{place}"), one)?;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use backstop_core::failure::{CallResult, Cause, Failure};
 use backstop_core::job::Spec;
 use backstop_core::reject::{
-    MOST_BATCHES, MOST_BYTES_TOGETHER, MOST_TOGETHER, Reject, RejectBatch, RejectLimit, SameItems,
+    ItemCounts, MOST_BATCHES, MOST_BYTES_TOGETHER, MOST_TOGETHER, Reject, RejectBatch, RejectLimit,
 };
 use backstop_core::{Timestamp, tenant};
 use backstop_store::{Answer, DocumentRange, Drawer, Error as StoreError, Note, Store};
@@ -34,7 +34,7 @@ struct Gathered {
     /// What this run has rejected, so that an item with a key counts once.
     here: HashSet<u64>,
     /// Items without a key that it has rejected: those that look the same are several.
-    same: SameItems,
+    same: ItemCounts,
     rejected: u64,
     seen: u64,
     /// What the handler says.

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use super::{Reject, item_fingerprint};
 
-/// Tells items of one run apart that look the same: sixty empty rows are sixty items. Who gives an item a key says
-/// itself which it is.
+/// How often items that look the same were met in one run. It tells them apart: sixty empty rows are sixty items. Who
+/// gives an item a key says itself which it is.
 #[derive(Debug, Default)]
-pub struct SameItems(HashMap<u64, u32>);
+pub struct ItemCounts(HashMap<u64, u32>);
 
-impl SameItems {
-    /// Gives the second item that looks like another one a name of its own, and so on. Another run that meets as many of
-    /// them gives them the same names, so that each counts once.
+impl ItemCounts {
+    /// Gives the second item that looks like another one a name of its own, and so on. Another run that meets as many
+    /// of them gives them the same names, so that each counts once.
     pub fn tell_apart(&mut self, reject: &mut Reject) {
         let met = self.0.entry(reject.identity()).or_default();
         *met = met.saturating_add(1);
