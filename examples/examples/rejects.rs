@@ -9,7 +9,7 @@ use backstop::rejects::{NewReject, RejectLimit};
 #[job]
 async fn import(cx: JobContext<()>, rows: Vec<String>) -> JobResult<u64> {
     // Half of them being bad says more about the file than about its rows.
-    cx.limit_rejects(RejectLimit::NONE.percent(50.0));
+    cx.limit_rejects(RejectLimit::NONE.percent(50.0)?);
     let mut sum = 0;
     for row in &rows {
         cx.saw(1);

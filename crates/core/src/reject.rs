@@ -26,7 +26,7 @@ use crate::time::Timestamp;
 
 pub use group::RejectGroup;
 pub use item_counts::ItemCounts;
-pub use limit::RejectLimit;
+pub use limit::{InvalidRejectPercent, RejectLimit, RejectPercent};
 pub use tally::{RejectCounts, RejectTally};
 pub use view::RejectView;
 

@@ -477,18 +477,13 @@ impl Config {
             (format!("kind `{kind}`"), KindDependency::check_pointer(pointer))
         };
         let fields = self.dependency_fields.iter().map(of_field);
-        let rejects = self.rejects.limits.iter().map(|(kind, limit)| (format!("kind `{kind}`"), limit));
-        let rejects = rejects.chain([("rejects".to_owned(), &self.rejects.limit)]);
-        let rejects = rejects.map(|(what, limit)| {
-            (what, limit.check().map_err(|problem| Refusal::invalid("percent of rejects", problem)))
-        });
         let depths = self.queues.iter().map(|(name, queue)| (format!("queue `{name}`"), queue.max_depth));
         let depths = depths.chain([("every tenant".to_owned(), self.limits.max_depth_per_tenant)]);
         let depths = depths.map(|(what, most)| {
             let none = Refusal::invalid("max_depth", "where no job may wait none is taken: the minimum is 1");
             (what, if most == Some(0) { Err(none) } else { Ok(()) })
         });
-        for (what, checked) in limits.chain(circuits).chain(fields).chain(rejects).chain(depths) {
+        for (what, checked) in limits.chain(circuits).chain(fields).chain(depths) {
             checked.map_err(|problem| Error::Configuration { what, problem })?;
         }
         Ok(())

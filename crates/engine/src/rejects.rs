@@ -17,7 +17,8 @@ use crate::sealing;
 
 pub use crate::context::rejects::{ItemWork, NewReject};
 pub use backstop_core::reject::{
-    Reject, RejectBatch, RejectCounts, RejectGroup, RejectLimit, RejectScope, RejectView,
+    InvalidRejectPercent, Reject, RejectBatch, RejectCounts, RejectGroup, RejectLimit, RejectPercent,
+    RejectScope, RejectView,
 };
 pub use settings::{RejectLog, RejectSettings, RejectSink, RejectSinkAnswer, SinkFailure};
 

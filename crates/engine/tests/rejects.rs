@@ -83,6 +83,7 @@ async fn limited(
     most: Option<u64>,
     percent: Option<f64>,
 ) -> JobResult {
+    let percent = percent.map(TryInto::try_into).transpose()?;
     cx.limit_rejects(RejectLimit { most, percent });
     cx.saw(items);
     for item in 0..bad {
@@ -298,6 +299,8 @@ async fn too_many_fail_the_run(store: Arc<dyn Store>) {
         (4, Some(3), None, Some("the run has rejected 4 items, and its limit is 3")),
         (10, None, Some(10.0), None),
         (11, None, Some(10.0), Some("the run has rejected 11 of 100 items; its limit is 10 percent")),
+        (1, None, Some(1.0), None),
+        (1, None, Some(0.5), Some("the run has rejected 1 of 100 items; its limit is 0.5 percent")),
     ] {
         let job = Limited { items: 100, bad, most, percent };
         let id = stage.engine.enqueue(job).submit().await.expect("stored").id;

@@ -70,6 +70,7 @@ pub(super) fn plain(value: &PlainValue) -> Value {
     match value {
         PlainValue::Text(text) => Value::from(text.as_str()),
         PlainValue::Count(count) => Value::from(*count),
+        PlainValue::Percent(percent) => super::rejects::shown(*percent),
         PlainValue::Span(span) => Value::from(format!("{}ms", span.as_millis())),
         PlainValue::Texts(texts) => Value::from(texts.clone()),
         PlainValue::Other(value) => value.clone(),

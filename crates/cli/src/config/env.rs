@@ -72,9 +72,10 @@ fn written(shape: Option<KeyShape>, value: &str) -> Result<String, String> {
     }
     let text = |text: &str| Value::from(text).to_string();
     Ok(match shape {
-        Some(KeyShape::Value(ValueKind::Count | ValueKind::Millis | ValueKind::Flag) | KeyShape::Open) => {
-            plain.to_owned()
-        }
+        Some(
+            KeyShape::Value(ValueKind::Count | ValueKind::Percent | ValueKind::Millis | ValueKind::Flag)
+            | KeyShape::Open,
+        ) => plain.to_owned(),
         Some(KeyShape::Value(ValueKind::Texts)) if !plain.starts_with('[') => {
             let items = plain.split(',').map(str::trim).filter(|item| !item.is_empty());
             format!("[{}]", items.map(text).collect::<Vec<_>>().join(", "))

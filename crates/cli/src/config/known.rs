@@ -119,6 +119,7 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "sanitize.patterns" => "['ACME-[0-9]+']",
         _ => match key.shape {
             KeyShape::Value(ValueKind::Count) => "3",
+            KeyShape::Value(ValueKind::Percent) => "0.5",
             KeyShape::Value(ValueKind::Flag) => "true",
             KeyShape::Value(ValueKind::Span | ValueKind::Keep) => "'7s'",
             KeyShape::Value(ValueKind::Millis) => "7000",

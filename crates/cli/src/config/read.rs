@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use backstop::Jitter;
+use backstop::rejects::RejectPercent;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -34,6 +35,7 @@ pub(crate) struct FileValue {
 pub(crate) enum PlainValue {
     Text(String),
     Count(u64),
+    Percent(RejectPercent),
     Span(Duration),
     Texts(Vec<String>),
     /// What this version does not use, as it stands there.
@@ -194,6 +196,9 @@ fn plain(kind: ValueKind, value: &DeValue<'_>) -> Result<PlainValue, String> {
         ValueKind::Count => {
             count(value).map(PlainValue::Count).ok_or_else(|| "a whole number from 0".to_owned())
         }
+        ValueKind::Percent => percent(value)
+            .map(PlainValue::Percent)
+            .ok_or_else(|| "a number from 0 to 100 with at most four decimals, such as 5 or 0.5".to_owned()),
         ValueKind::Flag => value
             .as_bool()
             .map(|flag| PlainValue::Other(Value::Bool(flag)))
@@ -243,6 +248,14 @@ fn text(value: &DeValue<'_>) -> Option<String> {
 fn count(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;
     u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+fn percent(value: &DeValue<'_>) -> Option<RejectPercent> {
+    let number: f64 = match value {
+        DeValue::Float(float) => float.as_str().replace('_', "").parse().ok()?,
+        _ => f64::from(u32::try_from(count(value)?).ok()?),
+    };
+    number.try_into().ok()
 }
 
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {

@@ -117,6 +117,7 @@ fn takes(key: &ConfigKey, entry: &ReferenceEntry) -> String {
     match key.shape {
         KeyShape::Value(ValueKind::Text) => "text".to_owned(),
         KeyShape::Value(ValueKind::Count) => "number".to_owned(),
+        KeyShape::Value(ValueKind::Percent) => "number with up to four decimals".to_owned(),
         KeyShape::Value(ValueKind::Flag) => words(&["true", "false"]),
         KeyShape::Value(ValueKind::Span | ValueKind::Millis) => "duration".to_owned(),
         KeyShape::Value(ValueKind::Keep) => "duration or `forever`".to_owned(),

@@ -22,6 +22,8 @@ pub(crate) enum ValueKind {
     Text,
     /// A whole number from zero.
     Count,
+    /// A number from 0 to 100, with decimals.
+    Percent,
     /// True or false.
     Flag,
     /// A duration as a string: `"30s"`.
@@ -117,7 +119,7 @@ const KIND: &[ConfigKey] = &[
     value("dependency", ValueKind::Text),
     value("dependency_from", ValueKind::Text),
     value("max_rejects", ValueKind::Count),
-    value("max_reject_percent", ValueKind::Count),
+    value("max_reject_percent", ValueKind::Percent),
 ];
 
 const DEPENDENCY: &[ConfigKey] = &[value("check", ValueKind::Text), value("every", ValueKind::Span)];
@@ -235,7 +237,7 @@ const REJECTS: &[ConfigKey] = &[
     value("on_sink_failure", ValueKind::Word(&["fail", "continue"])),
     value("keep_items", ValueKind::Flag),
     value("max_rejects", ValueKind::Count),
-    value("max_reject_percent", ValueKind::Count),
+    value("max_reject_percent", ValueKind::Percent),
 ];
 
 const CAF: &[ConfigKey] = &[

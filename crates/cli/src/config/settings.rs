@@ -245,7 +245,7 @@ impl Settings {
             (["retention", "failed"], PlainValue::Span(span)) => self.engine.retention.failed = Some(*span),
             (["retention", "archive"], PlainValue::Span(span)) => self.engine.retention.archive = Some(*span),
             (["retention", word], value) => take_retirement(&mut self.engine.retirement, word, kept(value)),
-            (["rejects", word], value) => rejects::take(&mut self.engine.rejects, word, value)?,
+            (["rejects", word], value) => rejects::take(&mut self.engine.rejects, word, value),
             (["signals", word], value) => take_signals(&mut self.engine.signals, word, value),
             (["server", "audit_retention"], PlainValue::Span(span)) => {
                 self.engine.audit_retention = Some(*span)
@@ -266,7 +266,7 @@ impl Settings {
                 isolation::take(self.engine.isolation.entry((*name).to_owned()).or_default(), word, value)?;
             }
             (["kinds", name, word @ ("max_rejects" | "max_reject_percent")], value) => {
-                rejects::take_of_kind(&mut self.engine.rejects, name, word, value)?;
+                rejects::take_of_kind(&mut self.engine.rejects, name, word, value);
             }
             (["kinds", name, "dependency"], PlainValue::Text(key)) => {
                 dependencies::need(&mut self.engine, name, key)?;
@@ -350,6 +350,7 @@ impl Settings {
             }
             (PlainValue::Text(text), _) => json!(text),
             (PlainValue::Count(count), _) => json!(count),
+            (PlainValue::Percent(percent), _) => rejects::shown(*percent),
             (PlainValue::Span(span), _) => json!(exact(*span)),
             (PlainValue::Texts(texts), _) => json!(texts),
             (PlainValue::Other(other), _) => other.clone(),

@@ -84,7 +84,8 @@ fn keys_begin_with_the_tenant_and_the_job() {
 fn too_many_are_told_by_number_at_once_and_by_share_at_the_end() {
     // W9
     let number = RejectLimit::NONE.most(2);
-    let share = RejectLimit::NONE.percent(10.0);
+    let percent = |percent: f64| RejectLimit::NONE.percent(percent).expect("a percentage");
+    let share = percent(10.0);
     for (limit, rejected, seen, ended, over) in [
         (RejectLimit::NONE, 1_000, 1_000, true, false),
         (number, 2, 0, true, false),
@@ -96,16 +97,55 @@ fn too_many_are_told_by_number_at_once_and_by_share_at_the_end() {
         (share, 10, 100, true, false),
         (share, 11, 100, true, true),
         (share, 1, 0, true, true),
-        (RejectLimit::NONE.percent(0.5), 1, 200, true, false),
-        (RejectLimit::NONE.percent(0.4), 1, 200, true, true),
+        (percent(0.5), 1, 200, true, false),
+        (percent(0.5), 1, 199, true, true),
+        (percent(0.4), 1, 200, true, true),
+        (percent(0.0), 1, u64::MAX, true, true),
+        (percent(100.0), u64::MAX, 0, true, false),
+        (percent(0.07), 7, 10_000, true, false),
+        (percent(0.07), 8, 10_000, true, true),
+        (percent(0.0001), 1, 1_000_000, true, false),
+        (percent(0.0001), 1, 999_999, true, true),
+        // Counts that a float cannot tell apart.
+        (percent(50.0), 1 << 61, 1 << 62, true, false),
+        (percent(50.0), (1 << 61) + 1, 1 << 62, true, true),
         (share.or(number), 3, 1_000, false, true),
     ] {
         let found = limit.exceeded(rejected, seen, ended);
         assert_eq!(found.is_some(), over, "{limit:?} {rejected} of {seen}: {found:?}");
     }
-    assert!(RejectLimit::NONE.percent(101.0).check().is_err());
-    assert!(RejectLimit::NONE.percent(f64::NAN).check().is_err());
-    assert!(number.percent(0.1).check().is_ok());
+}
+
+#[test]
+fn a_percentage_has_fractions_and_is_shown_as_it_was_given() {
+    // W9
+    for (given, shown) in [
+        (0.0, Some("0")),
+        (-0.0, Some("0")),
+        (0.5, Some("0.5")),
+        (0.1, Some("0.1")),
+        (0.07, Some("0.07")),
+        (33.3333, Some("33.3333")),
+        (99.9999, Some("99.9999")),
+        (5.0, Some("5")),
+        (100.0, Some("100")),
+        (100.000_1, None),
+        (101.0, None),
+        (-0.000_1, None),
+        (-1.0, None),
+        (0.000_05, None),
+        (33.333_33, None),
+        (f64::NAN, None),
+        (f64::INFINITY, None),
+        (f64::NEG_INFINITY, None),
+    ] {
+        let percent = RejectPercent::try_from(given).ok();
+        assert_eq!(percent.map(|percent| percent.to_string()).as_deref(), shown, "{given}");
+    }
+    let told = RejectLimit::NONE.percent(100.5).expect_err("more than all");
+    assert!(told.to_string().starts_with("100.5 is not a percentage: give a number from 0 to 100"), "{told}");
+    let half = RejectLimit::NONE.percent(0.5).expect("a percentage").exceeded(2, 300, true);
+    assert_eq!(half.as_deref(), Some("the run has rejected 2 of 300 items; its limit is 0.5 percent"));
 }
 
 #[test]

@@ -118,11 +118,12 @@ pub enum SinkFailure {
 /// use backstop::rejects::{RejectLimit, RejectSettings};
 ///
 /// let rejects = RejectSettings::default()
-///     .limit(RejectLimit::NONE.percent(5.0))
+///     .limit(RejectLimit::NONE.percent(0.5)?)
 ///     .limit_of("import", RejectLimit::NONE.most(1_000));
 /// let config = Config::default().rejects(rejects);
 /// # assert_eq!(config.rejects.limit_for("import").most, Some(1_000));
-/// # assert_eq!(config.rejects.limit_for("import").percent, Some(5.0));
+/// # assert_eq!(config.rejects.limit_for("import").percent, Some(0.5.try_into()?));
+/// # Ok::<(), backstop::rejects::InvalidRejectPercent>(())
 /// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]

@@ -12,7 +12,8 @@ use crate::harness::Answer;
 
 fn config() -> Config {
     let policy = Policy::default().retries(5).backoff(Backoff::fixed(Duration::from_secs(1)));
-    let rejects = RejectSettings::default().limit_of("mail", RejectLimit::NONE.most(5).percent(50.0));
+    let limit = RejectLimit::NONE.most(5).percent(50.0).expect("a percentage");
+    let rejects = RejectSettings::default().limit_of("mail", limit);
     Config::default().kind("mail", policy).rejects(rejects)
 }
 
