@@ -131,6 +131,10 @@ pub struct RejectBatch {
     pub seen: u64,
     /// The rejects. None of them when all are stored already: then only the counts are news.
     pub rejects: Vec<Reject>,
+    /// What tells rejects apart that this run made too and that are not kept here: an earlier run has stored them, or
+    /// they went to another sink. By it a call of a remote worker that is repeated counts them once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_elsewhere: Vec<u64>,
 }
 
 impl RejectBatch {
@@ -139,10 +143,15 @@ impl RejectBatch {
     pub fn id(&self) -> String {
         let (run, generation) = (self.run.to_string(), self.generation.to_string());
         let mut parts = vec![run.as_str(), &generation];
-        let identities: Vec<String> =
-            self.rejects.iter().map(|reject| reject.identity().to_string()).collect();
+        let identities = self.identities().map(|identity| identity.to_string());
+        let identities: Vec<String> = identities.collect();
         parts.extend(identities.iter().map(String::as_str));
         hexadecimal(&digest(&parts))
+    }
+
+    /// What tells its rejects apart, those that are kept elsewhere too.
+    pub fn identities(&self) -> impl Iterator<Item = u64> {
+        self.rejects.iter().map(Reject::identity).chain(self.kept_elsewhere.iter().copied())
     }
 
     /// The key of the document that keeps it: under its tenant, then under its job.

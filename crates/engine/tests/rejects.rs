@@ -3,14 +3,13 @@
 
 mod stores;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::rejects::{
-    NewReject, RejectBatch, RejectFilter, RejectGroup, RejectLimit, RejectScope, RejectSettings, RejectSink,
-    RejectSinkAnswer, RejectView, SinkFailure,
+    NewReject, RejectFilter, RejectGroup, RejectLimit, RejectScope, RejectSettings, RejectView,
 };
 use backstop::{
     Cause, Config, Encryption, JobId, Ran, RejectError, RemoteReject, RemoteWorker, Retention, Retirement,
@@ -463,65 +462,6 @@ async fn a_hundred_thousand_items_with_one_percent_bad_are_twelve_writes() {
     assert_eq!(stage.rejects(id).await.len(), 1_000);
     let groups = stage.groups(None).await;
     assert_eq!(groups.iter().map(|group| group.items).collect::<Vec<_>>(), [1_000]);
-}
-
-/// A sink in memory that can be away.
-#[derive(Clone, Default)]
-struct Memory {
-    taken: Arc<Mutex<Vec<RejectBatch>>>,
-    away: bool,
-}
-
-impl RejectSink for Memory {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
-    fn is_durable(&self) -> bool {
-        false
-    }
-
-    fn put<'a>(&'a self, batch: &'a RejectBatch) -> RejectSinkAnswer<'a> {
-        Box::pin(async move {
-            if self.away {
-                return Err("it is away".into());
-            }
-            self.taken.lock().expect("no panic").push(batch.clone());
-            Ok(())
-        })
-    }
-}
-
-#[tokio::test]
-async fn a_sink_takes_them_in_place_of_the_store_and_one_that_fails_fails_the_run_or_not() {
-    // W9
-    for (away, on_failure, cause, taken) in [
-        (false, SinkFailure::Fail, Cause::Succeeded, 10),
-        (true, SinkFailure::Fail, Cause::Error, 0),
-        (true, SinkFailure::Continue, Cause::Succeeded, 0),
-    ] {
-        let sink = Memory { away, ..Memory::default() };
-        let rejects = RejectSettings::default().sink(sink.clone()).on_failure(on_failure);
-        let store: Arc<dyn Store> = Arc::new(ModelStore::default());
-        let stage = Stage::new(&store, Config::default().rejects(rejects));
-        let job = Import { rows: 100, bad_every: 10, more: 0, fails: false };
-        let id = stage.engine.enqueue(job).max_retries(0).submit().await.expect("stored").id;
-        assert_eq!(stage.drain().await[0].cause, cause, "{away} {on_failure:?}");
-        let handed: usize =
-            sink.taken.lock().expect("no panic").iter().map(|batch| batch.rejects.len()).sum();
-        assert_eq!((handed, stage.rejects(id).await.len()), (taken, 0));
-        let detail = stage.detail(id).await;
-        if cause == Cause::Error {
-            let failure = detail.view.last_failure.expect("it failed");
-            assert_eq!(failure.error_type, "RejectSink");
-            assert_eq!(failure.message, "the reject sink `memory` does not take rejects: it is away");
-        } else {
-            let counts = detail.reads().rejects.expect("they are counted all the same");
-            assert_eq!((counts.stored, counts.rejected), (0, 10));
-        }
-        let findings = stage.engine.doctor().await.expect("the store is there");
-        assert!(findings.iter().any(|finding| finding.message.contains("`memory`, which is not durable")));
-    }
 }
 
 #[tokio::test]

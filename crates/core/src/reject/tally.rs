@@ -45,10 +45,10 @@ impl From<&RejectTally> for RejectCounts {
 }
 
 impl RejectTally {
-    /// Takes a batch; answers its number, unless there is nothing to store or it was stored already.
+    /// Takes a batch; answers its number, unless there is nothing to keep of it or it was stored already.
     pub(crate) fn take(&mut self, batch: &RejectBatch) -> Option<u32> {
         (self.run, self.rejected, self.seen) = (batch.run, batch.rejected, batch.seen);
-        if batch.rejects.is_empty() {
+        if batch.identities().next().is_none() {
             return None;
         }
         let id = batch.id();

@@ -35,6 +35,7 @@ fn batch(run: u32, rejects: Vec<Reject>) -> RejectBatch {
         rejected: 2,
         seen: 10,
         rejects,
+        kept_elsewhere: Vec::new(),
     }
 }
 
@@ -54,6 +55,12 @@ fn a_batch_is_counted_once_by_whoever_holds_the_job() {
     assert_eq!(record.note(&lease, &counts), Ok(None), "all of them are known");
     let tally = record.rejects().expect("there are some").clone();
     assert_eq!((tally.stored, tally.batches, tally.rejected, tally.seen), (3, 2, 5, 10));
+    let elsewhere = RejectBatch { rejected: 6, kept_elsewhere: vec![7], ..batch(1, vec![]) };
+    let elsewhere = Remark::Rejects(elsewhere);
+    assert_eq!(record.note(&lease, &elsewhere), Ok(Some(2)), "it is known, and not stored");
+    assert_eq!(record.note(&lease, &elsewhere), Ok(None), "an answer that was lost");
+    let tally = record.rejects().expect("there are some").clone();
+    assert_eq!((tally.stored, tally.batches, tally.rejected), (3, 3, 6));
     let before = record.clone();
     assert!(record.note(&Lease { fence: Fence(2), ..lease }, &second).is_err());
     assert_eq!(record, before);

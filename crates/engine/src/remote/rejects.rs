@@ -85,7 +85,7 @@ impl Remote {
         if tally.batches > 0 {
             known = stored_rejects(&**store, spec, record.redrives).await?;
         }
-        let mut new = Vec::new();
+        let mut told = Vec::new();
         let call = this_call(record.runs, &tally, &rejects, seen);
         let mut same = ItemCounts::default();
         for (place, one) in rejects.into_iter().enumerate() {
@@ -94,19 +94,16 @@ impl Remote {
             if !has_key {
                 same.tell_apart(&mut reject);
             }
-            match known.insert(reject.identity(), record.runs) {
-                None => new.push(reject),
-                // Stored by an earlier run, and rejected by this one too.
-                Some(run) if run != record.runs => {
-                    tally.rejected = tally.rejected.saturating_add(reject.count);
-                }
-                Some(_) => {}
+            let before = known.insert(reject.identity(), record.runs);
+            if before != Some(record.runs) {
+                // What an earlier run has told of is kept, and rejected by this one too.
+                told.push((reject, before.is_none()));
             }
         }
-        tally.seen = seen.unwrap_or(tally.seen);
-        for together in batches(new) {
-            tally.rejected = tally.rejected.saturating_add(together.iter().map(|reject| reject.count).sum());
-            let batch = batch(spec, record, &tally, store.now().await?, together);
+        // A call that was under way for long may come behind later ones.
+        tally.seen = tally.seen.max(seen.unwrap_or_default());
+        for batch in batches(&batch(spec, record, &tally, store.now().await?), told) {
+            tally.rejected = batch.rejected;
             if self.write_rejects(grant, batch).await?.is_err() {
                 return Ok(Err(stale));
             }
@@ -136,7 +133,9 @@ impl Remote {
                     }
                 }
             }
-            batch.rejects.clear();
+            // Without this the same call again would count again.
+            let RejectBatch { rejects, kept_elsewhere, .. } = &mut batch;
+            kept_elsewhere.extend(rejects.drain(..).map(|reject| reject.identity()));
         }
         Ok(self.note(Note::rejects(grant.lease, batch)).await?)
     }
@@ -197,28 +196,30 @@ fn of_this_run(record: &Record) -> RejectTally {
     tally
 }
 
-/// In as many batches as there have to be; one without rejects still brings the counts.
-fn batches(rejects: Vec<Reject>) -> Vec<Vec<Reject>> {
-    let (mut all, mut bytes) = (vec![Vec::new()], 0);
-    for reject in rejects {
-        let full = all.last().is_some_and(|batch: &Vec<Reject>| batch.len() >= MOST_TOGETHER);
-        if full || bytes >= MOST_BYTES_TOGETHER {
-            all.push(Vec::new());
+/// In as many batches as there have to be, each with a reject and whether it is new; one without rejects still brings
+/// the counts. Each counts its own: a call that fails halfway and is repeated goes on behind what was written.
+fn batches(empty: &RejectBatch, told: Vec<(Reject, bool)>) -> Vec<RejectBatch> {
+    let (mut all, mut batch, mut bytes) = (Vec::new(), empty.clone(), 0);
+    for (reject, is_new) in told {
+        if batch.identities().count() >= MOST_TOGETHER || bytes >= MOST_BYTES_TOGETHER {
+            let next = RejectBatch { rejected: batch.rejected, ..empty.clone() };
+            all.push(std::mem::replace(&mut batch, next));
             bytes = 0;
         }
-        bytes += reject.bytes();
-        all.last_mut().into_iter().for_each(|batch| batch.push(reject.clone()));
+        batch.rejected = batch.rejected.saturating_add(reject.count);
+        if is_new {
+            bytes += reject.bytes();
+            batch.rejects.push(reject);
+        } else {
+            batch.kept_elsewhere.push(reject.identity());
+        }
     }
+    all.push(batch);
     all
 }
 
-fn batch(
-    spec: &Spec,
-    record: &Record,
-    tally: &RejectTally,
-    at: Timestamp,
-    rejects: Vec<Reject>,
-) -> RejectBatch {
+/// A batch without rejects.
+fn batch(spec: &Spec, record: &Record, tally: &RejectTally, at: Timestamp) -> RejectBatch {
     RejectBatch {
         at,
         job: spec.id,
@@ -229,6 +230,7 @@ fn batch(
         generation: record.redrives,
         rejected: tally.rejected,
         seen: tally.seen,
-        rejects,
+        rejects: Vec::new(),
+        kept_elsewhere: Vec::new(),
     }
 }

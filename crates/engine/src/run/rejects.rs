@@ -54,7 +54,7 @@ struct Writing {
     seen: u64,
 }
 
-/// What is stored of a job's rejects since it was last driven again, each with the run that wrote it.
+/// What is known of a job's rejects since it was last driven again, each with the latest run that told of it.
 pub(crate) async fn stored_rejects(
     store: &dyn Store,
     spec: &Spec,
@@ -70,10 +70,8 @@ pub(crate) async fn stored_rejects(
             // What cannot be read is nobody's reject any more: then an item may count twice.
             let batch: Option<RejectBatch> = serde_json::from_str(&document.body).ok();
             let batch = batch.filter(|batch| batch.generation == generation);
-            for (batch, reject) in
-                batch.iter().flat_map(|batch| batch.rejects.iter().map(move |one| (batch, one)))
-            {
-                known.insert(reject.identity(), batch.run);
+            if let Some(batch) = batch {
+                known.extend(batch.identities().map(|identity| (identity, batch.run)));
             }
         }
         if !page.more {
@@ -211,6 +209,7 @@ impl Run {
             rejected,
             seen,
             rejects,
+            kept_elsewhere: Vec::new(),
         }
     }
 

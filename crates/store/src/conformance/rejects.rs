@@ -38,6 +38,7 @@ fn batch(number: u64, run: u32, items: &[&str]) -> RejectBatch {
         rejected: items.len() as u64,
         seen: 100,
         rejects: items.iter().map(|item| reject(item, "no name, é")).collect(),
+        kept_elsewhere: Vec::new(),
     }
 }
 
@@ -82,6 +83,16 @@ pub async fn rejects_are_stored_with_their_counts(w: Fixture) {
     assert_eq!(batches(&w).await.len(), 2, "counts alone need no document");
     let counted = tally(&w, 1).await.expect("there are some");
     assert_eq!((counted.stored, counted.run, counted.rejected), (3, 2, 3));
+    let elsewhere = RejectBatch { rejected: 5, kept_elsewhere: vec![7, u64::MAX], ..batch(1, 2, &[]) };
+    write(&w, again.lease, elsewhere.clone()).await.expect("held");
+    let stored = batches(&w).await;
+    assert_eq!(
+        (stored.len(), &stored[2]),
+        (3, &(elsewhere.key(2), elsewhere)),
+        "what tells them apart is kept"
+    );
+    let counted = tally(&w, 1).await.expect("there are some");
+    assert_eq!((counted.stored, counted.batches, counted.rejected), (3, 3, 5));
 }
 
 /// W9, L5: a lease that is not the current hold stores no reject.
