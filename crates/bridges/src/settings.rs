@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use backstop::rejects::RejectSettings;
 use backstop::sinks::{Sink, SinkLimits, SinkTopic};
 use serde::Deserialize;
 
@@ -265,6 +266,19 @@ impl BridgeSettings {
             None if self.sink.is_some() => Ok(()),
             None => Err(value(name, "source", "is missing, and `sink` is too: give at least one of them")),
         }
+    }
+
+    /// Refuses a sink that takes rejects where none are stored: it would never publish any (B2, W9).
+    ///
+    /// # Errors
+    /// [`BridgeSettingsError::RejectsNotStored`], which says what to change.
+    pub fn check_rejects(&self, name: &str, rejects: &RejectSettings) -> Result<(), BridgeSettingsError> {
+        let takes = self.sink.as_ref().is_some_and(|sink| sink.of.contains(&SinkTopic::Rejects));
+        if !takes || rejects.sink.is_none() {
+            return Ok(());
+        }
+        let (bridge, reject_sink) = (name.to_owned(), rejects.sink_name().to_owned());
+        Err(BridgeSettingsError::RejectsNotStored { bridge, reject_sink })
     }
 
     fn check_source(

@@ -67,6 +67,17 @@ pub enum SinkProblem {
     /// It cannot be meant like this.
     #[error(transparent)]
     Invalid(#[from] SinkError),
+    /// It takes rejects, and none are stored that could be published.
+    #[error(
+        "sink `{sink}` takes rejects, which are published from the store, and they go to `{reject_sink}` instead: keep \
+         rejects in the store, or leave them out of what the sink takes"
+    )]
+    RejectsNotStored {
+        /// The sink.
+        sink: String,
+        /// Where rejects go.
+        reject_sink: String,
+    },
     /// There are too many.
     #[error("there are {MOST_SINKS} sinks already; remove some before adding another")]
     TooMany,
@@ -108,7 +119,8 @@ impl OutboxSinks<'_> {
     /// seconds by every other one that has a worker, a server or maintenance.
     ///
     /// # Errors
-    /// When it takes nothing or its name cannot be one, there are too many, or the store is away.
+    /// When it takes nothing or its name cannot be one, it takes rejects and they go elsewhere than to the store, there
+    /// are too many, or the store is away.
     pub async fn set(self, sink: &Sink, limits: SinkLimits) -> Result<(), SinkProblem> {
         self.keep(StoredSink { sink: sink.clone(), limits, target: None }).await.map(drop)
     }
@@ -116,6 +128,11 @@ impl OutboxSinks<'_> {
     /// Keeps a sink as it is stored; answers what was known of it before.
     pub(crate) async fn keep(self, wanted: StoredSink) -> Result<Option<StoredSink>, SinkProblem> {
         wanted.sink.check()?;
+        let rejects = &self.parts.config.rejects;
+        if rejects.sink.is_some() && wanted.sink.of.contains(&SinkTopic::Rejects) {
+            let (sink, reject_sink) = (wanted.sink.name.to_string(), rejects.sink_name().to_owned());
+            return Err(SinkProblem::RejectsNotStored { sink, reject_sink });
+        }
         let store = &*self.parts.store;
         let found = SinkDocuments::read(store).await?;
         let known = found.sinks().find(|known| known.sink.name == wanted.sink.name).cloned();

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::rejects::{
-    RejectBatch, RejectLimit, RejectSettings, RejectSink, RejectSinkAnswer, SinkFailure,
+    RejectBatch, RejectLimit, RejectLog, RejectSettings, RejectSink, RejectSinkAnswer, SinkFailure,
 };
+use backstop::sinks::{Sink, SinkLimits, SinkTopic};
 use backstop::{
     Cause, Config, Ended, Failure, Finished, Grant, JobId, RemoteReject, RemoteWorker, WorkRequest,
 };
@@ -116,6 +117,24 @@ async fn a_sink_takes_them_in_place_of_the_store_and_one_that_fails_fails_the_ru
         let findings = engine.doctor().await.expect("the store is there");
         assert!(findings.iter().any(|finding| finding.message.contains("`memory`, which is not durable")));
     }
+}
+
+#[tokio::test]
+async fn rejects_that_are_not_stored_are_promised_to_nobody() {
+    // W9, B2
+    let engine = engine(RejectSettings::default().sink(RejectLog));
+    let sinks = engine.sinks();
+    let refused = sinks.set(&Sink::new("bad", [SinkTopic::Rejects]), SinkLimits::default()).await;
+    let told = refused.expect_err("it would publish none").to_string();
+    assert!(
+        told.starts_with("sink `bad` takes rejects") && told.contains("they go to `log` instead"),
+        "{told}"
+    );
+    assert_eq!(sinks.list().await.expect("the store is there"), vec![]);
+    sinks
+        .set(&Sink::new("good", [SinkTopic::Results]), SinkLimits::default())
+        .await
+        .expect("it takes others");
 }
 
 async fn claimed(engine: &Backstop) -> Grant {

@@ -36,6 +36,17 @@ pub enum BridgeSettingsError {
         /// The kind.
         kind: String,
     },
+    /// It takes rejects, and none are stored that it could publish.
+    #[error(
+        "bridge `{bridge}`: `sink.of` has `rejects`, which are published from the store, and they go to \
+         `{reject_sink}` instead: set `[rejects] sink = \"store\"`, or remove `rejects` from `sink.of`"
+    )]
+    RejectsNotStored {
+        /// The bridge.
+        bridge: String,
+        /// Where rejects go.
+        reject_sink: String,
+    },
     /// Two bridges would take each other's messages for their own.
     #[error(
         "bridges `{first}` and `{second}` both take `{queue}` as consumer `{consumer}`: give one of them another \
@@ -74,6 +85,7 @@ impl BridgeSettingsError {
             Self::Address { .. } => "broker_address",
             Self::Value { .. } => "bridge_setting",
             Self::UnknownKind { .. } => "unknown_kind",
+            Self::RejectsNotStored { .. } => "rejects_not_stored",
             Self::SameConsumer { .. } => "same_consumer",
             Self::NotBuilt { .. } => "broker_not_built",
         }

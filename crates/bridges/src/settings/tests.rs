@@ -81,3 +81,23 @@ fn no_secret_is_ever_shown() {
     let shown = format!("{bridge:?} {refused:?} {fault} {fault:?} {:?}", bridge.address("orders"));
     assert!(!shown.contains("hunter2"), "{shown}");
 }
+
+#[tokio::test]
+async fn a_sink_takes_no_rejects_that_are_not_stored() {
+    // W9, B2
+    use backstop::rejects::RejectLog;
+
+    let bridge = |of: &str| {
+        read(&format!("broker = \"redis://127.0.0.1\"\nsink = {{ queue = \"q\", of = {of} }}")).unwrap()
+    };
+    let logged = backstop::Config::default().rejects(RejectSettings::default().sink(RejectLog));
+    let engine = backstop::Backstop::open_with("memory:", logged).await.unwrap();
+    let problem = crate::BridgeSink::new(&engine, "bad", &bridge("[\"results\", \"rejects\"]")).unwrap_err();
+    assert_eq!(problem.code(), "rejects_not_stored");
+    let told =
+        "they go to `log` instead: set `[rejects] sink = \"store\"`, or remove `rejects` from `sink.of`";
+    assert!(problem.to_string().ends_with(told), "{problem}");
+    let (log, store) = (&engine.config().rejects, &RejectSettings::default());
+    assert_eq!(bridge("[\"results\"]").check_rejects("good", log), Ok(()));
+    assert_eq!(bridge("[\"rejects\"]").check_rejects("good", store), Ok(()));
+}

@@ -83,13 +83,15 @@ impl BridgeSink {
     /// The sink of a bridge.
     ///
     /// # Errors
-    /// When the settings cannot be meant or have no sink, or this program was built without the broker.
+    /// When the settings cannot be meant or have no sink, it takes rejects that are not stored, or this program was
+    /// built without the broker.
     pub fn new(
         engine: &Backstop,
         name: &str,
         settings: &BridgeSettings,
     ) -> Result<Self, BridgeSettingsError> {
         settings.check(name, |_| true)?;
+        settings.check_rejects(name, &engine.config().rejects)?;
         let Some(sink) = &settings.sink else {
             let problem = "is missing".to_owned();
             return Err(BridgeSettingsError::Value { bridge: name.to_owned(), key: "sink", problem });

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use backstop::rejects::RejectSettings;
 use backstop_bridges::{BridgeSettings, BridgeSettingsError, check_all};
 use serde_json::{Map, Value};
 
@@ -10,8 +11,11 @@ use super::read::{ConfigFault, FileValue, PlainValue};
 /// The bridges of the file, by name.
 pub(crate) type BridgeSections = BTreeMap<String, BridgeSettings>;
 
-/// Makes bridges of what the file says, or tells what cannot be meant.
-pub(super) fn bridges(found: &[FileValue]) -> Result<BridgeSections, Vec<ConfigFault>> {
+/// Makes bridges of what the file says, or tells what cannot be meant. `rejects` says where rejects go.
+pub(super) fn bridges(
+    found: &[FileValue],
+    rejects: &RejectSettings,
+) -> Result<BridgeSections, Vec<ConfigFault>> {
     let mut tables: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for one in found {
         if let [section, name, path @ ..] = &one.path[..]
@@ -36,6 +40,11 @@ pub(super) fn bridges(found: &[FileValue]) -> Result<BridgeSections, Vec<ConfigF
         let name = bridges.keys().find(named).cloned().unwrap_or_default();
         faults.push(fault(found, &name, message));
     }
+    let unpublished = |(name, bridge): (&String, &BridgeSettings)| {
+        let problem = bridge.check_rejects(name, rejects).err()?;
+        Some(fault(found, name, problem.to_string()))
+    };
+    faults.extend(bridges.iter().filter_map(unpublished));
     if faults.is_empty() { Ok(bridges) } else { Err(faults) }
 }
 
@@ -123,6 +132,29 @@ mod tests {
         let daycry = settings.bridges["php"].daycry.as_ref().expect("what it is told");
         assert_eq!(daycry.handlers["import_users"], "import");
         assert!(!format!("{settings:?}").contains("hunter2"), "keys are never shown");
+    }
+
+    #[test]
+    fn rejects_that_are_not_stored_cannot_be_published() {
+        // W9, B2
+        let bridge = |of: &str| {
+            format!("[bridges.bad]\nbroker = 'redis://127.0.0.1'\nsink = {{ queue = 'q', of = {of} }}\n")
+        };
+        let logged = "[rejects]\nsink = 'log'\n";
+        let faults =
+            built(&format!("{}{logged}", bridge("['results', 'rejects']"))).expect_err("none are stored");
+        let told = "set `[rejects] sink = \"store\"`, or remove `rejects` from `sink.of`";
+        assert!(
+            faults.len() == 1 && faults[0].starts_with("bridge `bad`: ") && faults[0].ends_with(told),
+            "{faults:?}"
+        );
+        for good in [
+            format!("{}[rejects]\nsink = 'store'\n", bridge("['rejects']")),
+            bridge("['rejects']"),
+            format!("{}{logged}", bridge("['results']")),
+        ] {
+            built(&good).expect("good settings");
+        }
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl Settings {
             Ok(kinds) => settings.kinds = kinds,
             Err(further) => faults.extend(further),
         }
-        match bridges::bridges(&found) {
+        match bridges::bridges(&found, &settings.engine.rejects) {
             Ok(bridges) => settings.bridges = bridges,
             Err(further) => faults.extend(further),
         }
