@@ -2,6 +2,7 @@
 #![allow(missing_docs, reason = "a test")]
 
 use std::collections::BTreeSet;
+use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -74,6 +75,51 @@ impl RejectSink for Memory {
     }
 }
 
+/// Every log line of a test, with all its fields.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<String>>);
+
+impl Lines {
+    /// The lines with these words.
+    fn with(&self, words: &str) -> Vec<String> {
+        let text = self.0.lock().expect("no line panics");
+        text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
+    }
+}
+
+struct Fields<'a>(&'a mut String);
+
+impl tracing::field::Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn Debug) {
+        let _ = write!(self.0, " {}={value:?}", field.name());
+    }
+}
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = self.0.lock().expect("no line panics");
+        let _ = write!(text, "{} {}", event.metadata().level(), event.metadata().target());
+        event.record(&mut Fields(&mut text));
+        text.push('\n');
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
 fn engine(rejects: RejectSettings) -> Backstop {
     let store: Arc<dyn Store> = Arc::new(ModelStore::default());
     Backstop::on(store, Config::default().rejects(rejects))
@@ -116,6 +162,48 @@ async fn a_sink_takes_them_in_place_of_the_store_and_one_that_fails_fails_the_ru
         }
         let findings = engine.doctor().await.expect("the store is there");
         assert!(findings.iter().any(|finding| finding.message.contains("`memory`, which is not durable")));
+    }
+}
+
+#[tokio::test]
+async fn the_log_takes_a_line_for_each_reject_without_its_item() {
+    // W9
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    let engine = engine(RejectSettings::default().sink(RejectLog).keep_items());
+    let detail = loaded(&engine, 30).await;
+    let id = detail.view.job.spec.id;
+    let told = lines.with("an item was rejected");
+    assert_eq!(told.len(), 3, "{told:?}");
+    for line in &told {
+        for words in ["WARN backstop::rejects", "kind=load", "run=1", "error=\"no name\"", &id.to_string()] {
+            assert!(line.contains(words), "no `{words}` in {line}");
+        }
+        assert!(!line.contains("hunter2"), "{line}");
+    }
+    assert_eq!(engine.rejects().of_job(id, 100).await.expect("the store is there"), vec![]);
+    assert_eq!(detail.reads().rejects.expect("they are counted").rejected, 3);
+}
+
+#[tokio::test]
+async fn a_sink_that_is_not_durable_is_named_once_when_workers_start() {
+    // W9
+    let words = "rejects of items go to a sink that is not durable";
+    for (rejects, named) in [
+        (RejectSettings::default(), None),
+        (RejectSettings::default().sink(RejectLog), Some("sink=\"log\"")),
+        (RejectSettings::default().sink(Memory::default()), Some("sink=\"memory\"")),
+    ] {
+        let lines = Lines::default();
+        let _guard = tracing::subscriber::set_default(lines.clone());
+        let engine = engine(rejects);
+        for _ in 0..2 {
+            let worker = engine.worker(()).register::<Load>().queue("default", 1);
+            worker.start().await.expect("a worker").stop().await;
+        }
+        let told = lines.with(words);
+        assert_eq!(told.len(), usize::from(named.is_some()), "{told:?}");
+        assert!(told.iter().all(|line| line.contains("WARN") && line.contains(named.unwrap_or_default())));
     }
 }
 

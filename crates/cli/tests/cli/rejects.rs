@@ -3,8 +3,10 @@
 use backstop::JobId;
 use backstop::prelude::*;
 use backstop::rejects::NewReject;
+use serde_json::json;
 
 use crate::program::{Program, on_engine};
+use crate::server::Serving;
 
 /// Rejects three of its ten rows, one of them with the row.
 #[derive(Serialize, Deserialize)]
@@ -57,4 +59,28 @@ fn rejects_are_listed_counted_shown_and_exported() {
     assert!(all.stdout.contains("hunter2"), "an export is in the clear: {}", all.stdout);
     let some = program.run(&["reject", "export", "--fingerprint", fingerprint]).exits(0);
     assert_eq!(some.stdout.lines().count(), 2, "{}", some.stdout);
+}
+
+#[test]
+fn what_the_file_says_of_rejects_holds_for_workers_elsewhere() {
+    // W9
+    let program = Program::new();
+    program.write(
+        "backstop.toml",
+        "[rejects]\nsink = 'log'\non_sink_failure = 'continue'\nkeep_items = true\nmax_rejects = 1\n",
+    );
+    let mut server = Serving::start(&program, &["up", "--no-worker", "--listen", "127.0.0.1:0"]);
+    server.says("rejects of items go to a sink that is not durable: they may be lost");
+    let id = program.enqueue(&["import", "{}"]);
+    let ask = json!({ "worker": "w", "queues": ["default"], "kinds": ["import"] });
+    let lease = server.post("/api/v1/work/claim", &ask)["jobs"][0]["lease"]["token"].clone();
+    let row = |number: u32| json!({ "error": "no name", "item": { "row": number, "password": "hunter2" } });
+    let body = json!({ "lease": lease, "items": [row(1), row(2)], "seen": 10 });
+    let answer = server.post("/api/v1/work/reject", &body);
+    assert_eq!(answer["over_limit"], "the run has rejected 2 items, and its limit is 1", "{answer}");
+    let said = server.says("an item was rejected");
+    assert!(said.contains(&format!("job={id}")) && !said.contains("hunter2"), "{said}");
+    let listed = program.run(&["reject", "list", "--job", &id, "--json"]).exits(0).json();
+    assert_eq!(listed["items"], json!([]));
+    program.run(&["doctor"]).says(&["rejects of items go to `log`, which is not durable"]);
 }

@@ -9,26 +9,38 @@ use crate::program::Program;
 use serde_json::{Value, json};
 
 /// A server that was started, with where it listens.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     address: String,
-    _lines: BufReader<ChildStderr>,
+    lines: BufReader<ChildStderr>,
+    /// What it has said so far.
+    said: String,
 }
 
 impl Serving {
-    fn start(program: &Program, args: &[&str]) -> Self {
+    pub(crate) fn start(program: &Program, args: &[&str]) -> Self {
         let mut child = program.spawn(&mut program.command(args));
         let mut lines = BufReader::new(child.stderr.take().expect("piped"));
-        let (mut line, mut address) = (String::new(), String::new());
+        let (mut line, mut address, mut said) = (String::new(), String::new(), String::new());
         while !line.contains("serving: press Ctrl-C to stop") {
             line.clear();
-            assert!(lines.read_line(&mut line).expect("a line") > 0, "it ended before it served");
+            assert!(lines.read_line(&mut line).expect("a line") > 0, "it ended before it served: {said}");
+            said.push_str(&line);
             if let Some(at) = line.trim().strip_prefix("api: http://") {
                 address = at.to_owned();
             }
         }
         assert!(!address.is_empty(), "it did not say where it listens");
-        Self { child, address, _lines: lines }
+        Self { child, address, lines, said }
+    }
+
+    /// Reads on until it has said these words.
+    pub(crate) fn says(&mut self, words: &str) -> &str {
+        while !self.said.contains(words) {
+            let read = self.lines.read_line(&mut self.said).expect("a line");
+            assert!(read > 0, "it ended without `{words}`: {}", self.said);
+        }
+        &self.said
     }
 
     /// The status of an answer to a read.
@@ -44,7 +56,7 @@ impl Serving {
     }
 
     /// The JSON that comes back for JSON.
-    fn post(&self, path: &str, body: &Value) -> Value {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         let (host, body) = (&self.address, body.to_string());
         let head = format!("host: {host}\r\ncontent-type: application/json\r\nconnection: close");
