@@ -249,6 +249,10 @@ impl Run {
     /// Writes what became of a step, under the lease of this run. A store that is away is asked again until the run is
     /// to stop: what was done must not be done twice for want of patience.
     pub(crate) async fn write_step(&self, call: &StepCall, fact: StepFact) -> Result<(), StepError> {
+        if matches!(fact, StepFact::Done(_)) {
+            // No later run calls the code again that told of them (W9).
+            self.flush_rejects().await.map_err(|error| StepError::Failed(error.into()))?;
+        }
         let write = StepWrite { index: Some(call.index), name: call.name.clone(), fact };
         let store = &self.engine.parts.store;
         let note = || store.annotate(vec![Note::step(self.lease, write.clone())]);
