@@ -19,8 +19,8 @@ from typing import Optional, Sequence, Set, TypeVar, Union, cast
 from .client import ENDED, LOOK_FIRST, LOOK_LONGEST, ApiError, Body, Client, Json, Submitted
 from .options import JobFilter, NewJob, SubmitOptions
 from .outcomes import NotDone, Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
-from .rejects import TOGETHER, RejectRefused, Rejects
-from .steps import EffectPolicy, StepCall, Steps, effect_policy
+from .rejects import TOGETHER, ItemTries, RejectRefused, Rejects, meant
+from .steps import EffectPolicy, StepCall, Steps, effect_policy, running
 from .worker import LINES
 
 if TYPE_CHECKING:
@@ -258,6 +258,8 @@ class AsyncJob:
         self.over_limit: Optional[str] = None
         self._steps = Steps(body.get("steps") or {}, body.get("step_history"))
         self._rejects = Rejects()
+        #: One call at a time: what is told by two at once would be told twice.
+        self._flushing = asyncio.Lock()
 
     @property
     def canceled(self) -> bool:
@@ -301,7 +303,9 @@ class AsyncJob:
         call = self._steps.begin(name)
         if call.is_stored:
             return cast(T, call.result)
-        made = await function()
+        with running(call):
+            made = await function()
+        await self.flush_rejects()
         await self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
         return made
 
@@ -321,13 +325,18 @@ class AsyncJob:
         answer = await self._tell_step(call, lambda: self._client.effect(self.lease, name, key, chosen, call.place))
         if answer["state"] == "done":
             return cast(T, answer["result"])
-        made = await verify() if answer["state"] == "verify" and verify is not None else None
+        made: Optional[T] = None
+        if answer["state"] == "verify" and verify is not None:
+            with running(call):
+                made = await verify()
         if made is None:
             try:
-                made = await function()
+                with running(call):
+                    made = await function()
             except NotDone:
                 await self._tell_step(call, lambda: self._client.not_done(self.lease, name, call.place))
                 raise
+        await self.flush_rejects()
         await self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
         return made
 
@@ -354,17 +363,50 @@ class AsyncJob:
         if self._rejects.add(item, error, **told):
             await self.flush_rejects()
 
+    async def item(
+        self,
+        item: Any,
+        function: Callable[[Any], Awaitable[T]],
+        retries: int = 0,
+        wait: float = 0.1,
+        key: Optional[str] = None,
+        keep: bool = False,
+    ) -> Optional[T]:
+        """Calls `function` with an item, tries it again within the run, and rejects it when that does not help; see
+        `Job.item`.
+        """
+        self.saw()
+        tries = ItemTries(retries, wait)
+        while True:
+            try:
+                return await function(item)
+            except Exception as error:
+                pause, problem = tries.failed(error, self.canceled), meant(error)
+            if pause is None:
+                await self.reject(item, problem, key=key, keep=keep, **tries.told())
+                return None
+            await asyncio.sleep(pause)
+
     def saw(self, items: int = 1) -> None:
         """Says that the run has looked at so many items more."""
         self._rejects.seen += items
 
     async def flush_rejects(self) -> None:
         """Tells all rejects that wait; see `Job.flush_rejects`."""
+        await self._tell_rejects(is_last=False)
+
+    async def _tell_rejects(self, is_last: bool) -> None:
+        async with self._flushing:
+            while self._rejects.has_news(is_last):
+                await self._tell_batch()
+
+    async def _tell_batch(self) -> None:
         pause = PAUSE_FIRST
-        while self._rejects.waiting:
-            batch = self._rejects.waiting[:TOGETHER]
+        batch, seen = self._rejects.waiting[:TOGETHER], self._rejects.seen
+        while True:
             try:
-                self.over_limit = await self._client.reject(self.lease, batch, self._rejects.seen or None)
+                self.over_limit = await self._client.reject(self.lease, batch, seen or None)
+                break
             except (TypeError, ValueError) as error:
                 raise RejectRefused(f"a rejected item is not valid JSON: {error}") from error
             except ApiError as error:
@@ -376,8 +418,16 @@ class AsyncJob:
                 _log.warning("rejects of job %s are told again: %s", self.id, error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, PAUSE_LONGEST)
-                continue
-            del self._rejects.waiting[: len(batch)]
+        self._rejects.seen_told = seen
+        del self._rejects.waiting[: len(batch)]
+
+    async def _last_rejects(self) -> None:
+        """Tells what waits, once: the end of a run that failed does not wait for it."""
+        try:
+            if self._rejects.waiting and not self._lost:
+                await self._client.reject(self.lease, self._rejects.waiting, self._rejects.seen or None)
+        except (ApiError, TypeError, ValueError) as error:
+            _log.warning("rejects of job %s were not kept: %s", self.id, error)
 
     async def progress(self, percent: int, note: Optional[str] = None) -> bool:
         """Says how far the run is, and answers whether it should go on.
@@ -571,6 +621,8 @@ class AsyncWorker:
         if handler.cancelled() and job.stop_reason not in (None, "timeout"):
             return None
         lines = await job._last_lines()
+        if handler.cancelled() or handler.exception() is not None:
+            await job._last_rejects()
         if handler.cancelled() and job.stop_reason == "timeout":
             return _out_of_time(job, lines)
         error = asyncio.CancelledError() if handler.cancelled() else handler.exception()
@@ -587,7 +639,7 @@ class AsyncWorker:
     async def _call(self, job: AsyncJob) -> Any:
         result = await self._handlers[job.kind](job)
         job._steps.ended()
-        await job.flush_rejects()
+        await job._tell_rejects(is_last=True)
         return result
 
     async def _finish(self, job: AsyncJob, outcome: Body) -> None:

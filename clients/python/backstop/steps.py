@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, List, Literal, Mapping, NoReturn, Optional, Sequence
+from typing import Any, Iterator, List, Literal, Mapping, NoReturn, Optional, Sequence
 
 from .client import ApiError
 from .outcomes import Permanent
 
 #: What is done about an effect that may have happened: called again with the same key, looked up, or left to a person.
 EffectPolicy = Literal["retry_safe", "verify", "ask"]
+
+
+#: The step whose function runs in this thread or task.
+_running: ContextVar[Optional[str]] = ContextVar("backstop_step", default=None)
 
 
 class StepsChanged(Permanent):
@@ -109,6 +115,21 @@ class Steps:
                 "code that stored it, or submit a new job"
             )
         )
+
+
+@contextmanager
+def running(call: StepCall) -> Iterator[None]:
+    """While the function of a step runs: what it rejects is told with the step."""
+    before = _running.set(call.name)
+    try:
+        yield
+    finally:
+        _running.reset(before)
+
+
+def running_step() -> Optional[str]:
+    """The name of the step whose function runs, if one does."""
+    return _running.get()
 
 
 def effect_policy(policy: Optional[EffectPolicy], can_verify: bool) -> EffectPolicy:

@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, 
 
 from .client import ApiError, Body, Client
 from .outcomes import NotDone, Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
-from .rejects import TOGETHER, RejectRefused, Rejects
-from .steps import EffectPolicy, StepCall, Steps, effect_policy
+from .rejects import TOGETHER, ItemTries, RejectRefused, Rejects, meant
+from .steps import EffectPolicy, StepCall, Steps, effect_policy, running
 
 Handler = Callable[["Job"], Any]
 H = TypeVar("H", bound=Handler)
@@ -70,6 +70,8 @@ class Job:
         self.over_limit: Optional[str] = None
         self._steps = Steps(body.get("steps") or {}, body.get("step_history"))
         self._rejects = Rejects()
+        #: One call at a time: what is told by two at once would be told twice.
+        self._flushing = threading.Lock()
 
     @property
     def canceled(self) -> bool:
@@ -114,7 +116,9 @@ class Job:
         call = self._steps.begin(name)
         if call.is_stored:
             return cast(T, call.result)
-        made = function()
+        with running(call):
+            made = function()
+        self.flush_rejects()
         self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
         return made
 
@@ -142,13 +146,18 @@ class Job:
         answer = self._tell_step(call, lambda: self._client.effect(self.lease, name, key, chosen, call.place))
         if answer["state"] == "done":
             return cast(T, answer["result"])
-        made = verify() if answer["state"] == "verify" and verify is not None else None
+        made: Optional[T] = None
+        if answer["state"] == "verify" and verify is not None:
+            with running(call):
+                made = verify()
         if made is None:
             try:
-                made = function()
+                with running(call):
+                    made = function()
             except NotDone:
                 self._tell_step(call, lambda: self._client.not_done(self.lease, name, call.place))
                 raise
+        self.flush_rejects()
         self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
         return made
 
@@ -188,24 +197,65 @@ class Job:
         """Tells of an item that could not be handled, and goes on. It is no failure of the job.
 
         The server keeps a digest that tells the item from others, and the item itself with `keep=True`. `key` stands
-        for the item when it does not tell itself from others; `count` says that it stands for several; `step`,
-        `retries`, `retry_limit` and `final` are kept with it. Rejects are told in batches, the last of them before the
-        run ends; a run that rejects more than its limit fails, and `over_limit` says so on the way.
+        for the item when it does not tell itself from others; `count` says that it stands for several; `retries`,
+        `retry_limit` and `final` are kept with it, and so is `step`: the step whose function tells of the item, unless
+        another is named. Rejects are told in batches, the last of them before the run ends; a run that rejects more
+        than its limit fails, and `over_limit` says so on the way.
         """
         if self._rejects.add(item, error, **told):
             self.flush_rejects()
+
+    def item(
+        self,
+        item: Any,
+        function: Callable[[Any], T],
+        retries: int = 0,
+        wait: float = 0.1,
+        key: Optional[str] = None,
+        keep: bool = False,
+    ) -> Optional[T]:
+        """Calls `function` with an item: its result, or `None` when the item was rejected.
+
+        When it raises, it is called again within the run, up to `retries` times: after `wait` seconds, then after twice
+        as long each time, 10 s at most. When that does not help, the item is rejected with what was tried. `Permanent`
+        and `Invalid` reject it at once. What is not about the item, such as `Transient`, is raised here: let it pass,
+        and the run ends by it. The item counts as seen. Call `item` in a step, not steps in `item`: the name of a step
+        is used once in a run, and a second try would use it again.
+        """
+        self.saw()
+        tries = ItemTries(retries, wait)
+        while True:
+            try:
+                return function(item)
+            except Exception as error:
+                pause, problem = tries.failed(error, self.canceled), meant(error)
+            if pause is None:
+                self.reject(item, problem, key=key, keep=keep, **tries.told())
+                return None
+            self._canceled.wait(pause)
 
     def saw(self, items: int = 1) -> None:
         """Says that the run has looked at so many items more: what a limit in percent is a share of."""
         self._rejects.seen += items
 
     def flush_rejects(self) -> None:
-        """Tells all rejects that wait. A server that is unavailable is asked again until the run should stop."""
+        """Tells all rejects that wait, as is done before a step is stored: no later run calls its function again. A
+        server that is unavailable is asked again until the run should stop.
+        """
+        self._tell_rejects(is_last=False)
+
+    def _tell_rejects(self, is_last: bool) -> None:
+        with self._flushing:
+            while self._rejects.has_news(is_last):
+                self._tell_batch()
+
+    def _tell_batch(self) -> None:
         pause = PAUSE_FIRST
-        while self._rejects.waiting:
-            batch = self._rejects.waiting[:TOGETHER]
+        batch, seen = self._rejects.waiting[:TOGETHER], self._rejects.seen
+        while True:
             try:
-                self.over_limit = self._client.reject(self.lease, batch, self._rejects.seen or None)
+                self.over_limit = self._client.reject(self.lease, batch, seen or None)
+                break
             except (TypeError, ValueError) as error:
                 raise RejectRefused(f"a rejected item is not valid JSON: {error}") from error
             except ApiError as error:
@@ -218,8 +268,8 @@ class Job:
                 if self._canceled.wait(pause):
                     raise
                 pause = min(pause * 2, PAUSE_LONGEST)
-                continue
-            del self._rejects.waiting[: len(batch)]
+        self._rejects.seen_told = seen
+        del self._rejects.waiting[: len(batch)]
 
     def _last_rejects(self) -> None:
         """Tells what waits, once: the end of a run that failed does not wait for it."""
@@ -451,7 +501,7 @@ class Worker:
         try:
             result = self._handlers[job.kind](job)
             job._steps.ended()
-            job.flush_rejects()
+            job._tell_rejects(is_last=True)
             return succeeded(result, job._last_lines())
         except Exception as raised:
             # Guessing on after steps that do not fit would be worse.

@@ -9,7 +9,8 @@ import unittest
 import uuid
 from typing import Any, Dict, List, Optional
 
-from backstop import ApiError, AsyncClient, AsyncJob, AsyncWorker, NotDone, Permanent, Snooze
+from backstop import ApiError, AsyncClient, AsyncJob, AsyncWorker, Client, NotDone, Permanent, Snooze
+from backstop import Transient
 from tests.test_worker import PATIENCE, URL
 
 QUICK = {"policy": "fixed", "base_ms": 50, "cap_ms": 50, "jitter": "none"}
@@ -249,6 +250,71 @@ class Async(unittest.IsolatedAsyncioTestCase):
         shown = await self.client.get(job, reveal=True)
         self.assertEqual((shown["status"], shown["result"], shown["attempt"]), ("succeeded", "done", 1))
         self.assertEqual(shown["rejects"], {"stored": 22, "run": 2, "rejected": 22, "seen": 150})
+
+    async def test_an_item_is_tried_again_before_it_is_rejected(self) -> None:
+        # W9
+        worker, calls = self.worker(), []
+
+        async def load(row: str) -> str:
+            calls.append(row)
+            if row == "bad":
+                raise ValueError("no name")
+            if row == "away":
+                raise Transient("smtp", retry_in=0)
+            return row
+
+        @worker.handler("aio-try")
+        async def act(job: AsyncJob) -> Any:
+            async def rows() -> List[Any]:
+                return [await job.item(row, load, retries=1, wait=0.001) for row in ("good", "bad")]
+
+            async def others() -> None:
+                await job.reject("other", "no name")
+
+            # Each in a task of its own: neither takes the step of the other for its own.
+            got, _ = await asyncio.gather(job.step("load", rows), job.step("others", others))
+            self.assertEqual(got, ["good", None])
+            await job.reject("behind", "no name")
+            if job.run == 1:
+                await job.item("away", load, retries=3)
+
+        await self.work(worker)
+        job = (await self.client.submit("aio-try", {}, queue=self.queue, max_retries=0)).id
+        await self.ended(job)
+        self.assertEqual(sorted(calls), ["away", "bad", "bad", "good"])
+        path = f"/api/v1/rejects?job={job}&limit=100"
+        told = Client(URL, os.environ.get("BACKSTOP_TOKEN")).call("GET", path)["items"]
+        found = sorted((one.get("step") or "", one["retries"], one["retry_limit"], one["final"]) for one in told)
+        self.assertEqual(found, [("", 0, 0, True), ("load", 1, 1, True), ("others", 0, 0, True)])
+
+    async def test_a_run_that_fails_loses_no_reject(self) -> None:
+        # W9
+        worker = self.worker()
+
+        @worker.handler("aio-fails")
+        async def act(job: AsyncJob) -> None:
+            await job.reject("bad", "no name")
+            raise Permanent("a bad file")
+
+        await self.work(worker)
+        job = (await self.client.submit("aio-fails", {}, queue=self.queue)).id
+        self.assertEqual((await self.ended(job))["status"], "failed")
+        self.assertEqual((await self.client.get(job))["rejects"]["stored"], 1)
+
+    async def test_what_was_seen_after_the_last_reject_counts_too(self) -> None:
+        # W9
+        worker = self.worker()
+
+        @worker.handler("fussy")
+        async def fussy(job: AsyncJob) -> None:
+            job.saw()
+            await job.reject("bad", "no name")
+            await job.flush_rejects()
+            job.saw(199)
+
+        await self.work(worker)
+        job = (await self.client.submit("fussy", {}, queue=self.queue, max_retries=0)).id
+        self.assertEqual((await self.ended(job))["status"], "succeeded", "half a percent, and not all")
 
     async def test_effects_follow_their_policy(self) -> None:
         # W8

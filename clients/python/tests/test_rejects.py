@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import unittest
-from typing import Any
+from typing import Any, Dict, List
 
-from backstop import Job
+from backstop import Job, NotDone, Permanent, Transient
+from backstop.rejects import LONGEST_WAIT, ItemTries
 from tests.test_handlers import InProcess
 from tests.test_worker import PATIENCE
 
@@ -59,6 +60,103 @@ class Rejecting(InProcess):
         self.client.wait(job, PATIENCE)
         self.assertEqual((self.client.get(job)["status"], told[0][0]), ("failed", 100))
         self.assertIn("100", told[0][1])
+
+    def told(self, job: str) -> List[Dict[str, Any]]:
+        """The rejects of a job, as they are kept."""
+        return self.client.call("GET", f"/api/v1/rejects?job={job}&limit=100")["items"]
+
+    def test_the_step_goes_along_by_itself(self) -> None:
+        # W9
+        worker = self.worker()
+
+        @worker.handler("sort")
+        def act(job: Job) -> None:
+            job.reject("before", "no name")
+            job.step("load", lambda: job.reject("in a step", "no name"))
+            job.effect("send", "key", lambda: job.reject("in an effect", "no name"), policy="retry_safe")
+            with self.assertRaises(KeyError):
+                job.step("bad", self.fails)
+            job.reject("behind", "no name")
+            job.reject("named", "no name", step="other")
+
+        self.work(worker)
+        job = self.client.submit("sort", {}, queue=self.queue, max_retries=0).id
+        self.assertEqual(self.client.wait(job, PATIENCE)["status"], "succeeded")
+        self.assertEqual([one.get("step") for one in self.told(job)], [None, "load", "send", None, "other"])
+
+    def fails(self) -> None:
+        """The code of a step that never succeeds."""
+        raise KeyError("no such customer")
+
+    def test_an_item_is_tried_again_before_it_is_rejected(self) -> None:
+        # W9
+        worker, calls = self.worker(), {}
+
+        def load(row: Any) -> Any:
+            calls[row] = calls.get(row, 0) + 1
+            if row == "late" and calls[row] == 3:
+                return "loaded"
+            if row in ("late", "bad"):
+                raise ValueError(f"{row} has no name")
+            if row == "hopeless":
+                raise NotDone("it was refused") from Permanent("never")
+            if row == "away":
+                raise Transient("smtp", retry_in=0)
+            return row
+
+        @worker.handler("try")
+        def act(job: Job) -> Any:
+            rows = ["good", "late", "bad", "hopeless"]
+            got = job.step("load", lambda: [job.item(row, load, retries=2, wait=0.001, keep=True) for row in rows])
+            self.assertEqual(got, ["good", "loaded", None, None])
+            if job.run == 1:
+                job.item("away", load, retries=2)
+
+        self.work(worker)
+        job = self.client.submit("try", {}, queue=self.queue, max_retries=0).id
+        self.client.wait(job, PATIENCE)
+        self.assertEqual(calls, {"good": 1, "late": 3, "bad": 3, "hopeless": 1, "away": 1})
+        names = ("item", "error", "error_type", "step", "retries", "retry_limit", "final")
+        self.assertEqual(
+            [tuple(one.get(name) for name in names) for one in self.told(job)],
+            [
+                ("bad", "bad has no name", "ValueError", "load", 2, 2, True),
+                ("hopeless", "never", "Permanent", "load", 0, 2, True),
+            ],
+        )
+        runs = [one["cause"] for one in reversed(self.client.attempts(job))]
+        self.assertEqual(runs, ["rejected", "succeeded"], "that was not about the item: the run ended by it")
+
+    def test_what_was_seen_after_the_last_reject_counts_too(self) -> None:
+        # W9
+        worker = self.worker()
+
+        @worker.handler("fussy")
+        def fussy(job: Job) -> None:
+            job.saw()
+            job.reject("bad", "no name")
+            job.flush_rejects()
+            job.saw(199)
+
+        self.work(worker)
+        job = self.client.submit("fussy", {}, queue=self.queue, max_retries=0).id
+        self.assertEqual(self.client.wait(job, PATIENCE)["status"], "succeeded", "half a percent, and not all")
+        shown = self.client.get(job)["rejects"]
+        self.assertEqual((shown["rejected"], shown["seen"]), (1, 200))
+
+
+class Tries(unittest.TestCase):
+    """When an item is tried again."""
+
+    def test_waits_double_up_to_a_limit_and_end(self) -> None:
+        # W9
+        tries = ItemTries(9, 0.1)
+        waits = [tries.failed(ValueError("bad"), False) for _ in range(9)]
+        self.assertEqual(waits[:3] + waits[7:], [0.1, 0.2, 0.4, LONGEST_WAIT, LONGEST_WAIT])
+        self.assertIsNone(tries.failed(ValueError("bad"), False))
+        self.assertEqual(tries.told(), {"retries": 9, "retry_limit": 9})
+        self.assertIsNone(ItemTries(9, 0.1).failed(ValueError("bad"), True), "the run stops")
+        self.assertIsNone(ItemTries(-1, 0.1).failed(ValueError("bad"), False))
 
 
 if __name__ == "__main__":

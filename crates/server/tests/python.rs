@@ -18,7 +18,9 @@ fn client() -> PathBuf {
 
 /// A store in a file of its own, and somebody who takes back quickly what the dead have held.
 async fn engine(folder: &Path) -> (Backstop, MaintenanceHandle) {
-    let rejects = RejectSettings::default().limit_of("picky", RejectLimit::NONE.most(50));
+    let rejects = RejectSettings::default()
+        .limit_of("picky", RejectLimit::NONE.most(50))
+        .limit_of("fussy", RejectLimit::NONE.percent(0.5).unwrap());
     let url = format!("sqlite:{}", folder.join("jobs.db").display());
     let engine = Backstop::open_with(&url, Config::default().rejects(rejects)).await.unwrap();
     let keeper = engine.maintenance().lease(Duration::from_millis(600)).start();
