@@ -1,5 +1,5 @@
-//! `backstop bridge list|show|pause|resume|test|remove|invalid`: brokers whose messages become jobs, and that are told what
-//! became of jobs (B1, B2, B4).
+//! `backstop bridge list|show|pause|resume|test|remove|invalid`: brokers whose messages become jobs, and that are told
+//! what became of jobs (B1, B2, B4).
 
 mod invalid;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::app::{App, who};
 use crate::client::{Client, escaped};
-use crate::commands::removal::{Removal, remove};
+use crate::commands::deletion::{Unused, remove};
 use crate::output::clean;
 use crate::output::figures::{counted, grouped};
 use crate::output::paint::Colour;
@@ -86,7 +86,7 @@ pub(crate) async fn run(command: BridgeCommand, app: &App) -> Result<Exit, Probl
         BridgeCommand::Remove { name, yes } => {
             let bridge: BridgeJson = client.get(&path(&name)).await?;
             let waits = bridge.sink.map_or(0, |sink| sink.backlog);
-            remove(&client, app, &path(&name), &Removal { what: "bridge", name, waits, of: "message", yes })
+            remove(&client, app, &path(&name), &Unused { what: "bridge", name, waits, of: "message", yes })
                 .await?;
         }
         BridgeCommand::Invalid(options) => invalid::run(options, &client, app).await?,

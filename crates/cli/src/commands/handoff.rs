@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use crate::app::{App, who};
 use crate::client::{Client, escaped};
-use crate::commands::removal::{Removal, remove};
+use crate::commands::deletion::{Unused, remove};
 use crate::output::clean;
 use crate::output::paint::Colour;
 use crate::output::span::{length, relative};
@@ -51,7 +51,7 @@ pub(crate) async fn run(command: HandOffCommand, app: &App) -> Result<Exit, Prob
         HandOffCommand::Remove { name, yes } => {
             let one: HandOffJson = client.get(&path(&name)).await?;
             let waits = one.backlog;
-            remove(&client, app, &path(&name), &Removal { what: "hand-off", name, waits, of: "job", yes })
+            remove(&client, app, &path(&name), &Unused { what: "hand-off", name, waits, of: "job", yes })
                 .await?;
         }
         HandOffCommand::Retry { name } => {

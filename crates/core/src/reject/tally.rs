@@ -48,9 +48,7 @@ impl RejectTally {
     /// Takes a batch; answers its number, unless there is nothing to keep of it or it was stored already.
     pub(crate) fn take(&mut self, batch: &RejectBatch) -> Option<u32> {
         (self.run, self.rejected, self.seen) = (batch.run, batch.rejected, batch.seen);
-        if batch.identities().next().is_none() {
-            return None;
-        }
+        batch.identities().next()?;
         let id = batch.id();
         if self.last == id {
             return None;

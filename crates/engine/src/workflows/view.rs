@@ -55,8 +55,8 @@ pub struct NodeView {
     pub job: JobId,
     /// Where it is in the workflow.
     pub state: NodeState,
-    /// Where the job of a node is that has not ended, or was dead and may be driven again; none when it is gone from the
-    /// hot tables.
+    /// Where the job of a node is that has not ended, or was dead and may be driven again; none when it is gone from
+    /// the hot tables.
     pub job_state: Option<State>,
     /// The nodes that it follows.
     pub after: Vec<Arc<str>>,
@@ -134,8 +134,8 @@ pub(super) async fn one(parts: &EngineParts, id: WorkflowId) -> Result<Option<Wo
         return Ok(None);
     };
     let mut view = WorkflowView::of(workflow, graph.as_deref());
-    // A step that waits may be held back meanwhile, and a dead one that is driven again stays dead for its workflow until
-    // it has ended anew.
+    // A step that waits may be held back meanwhile, and a dead one that is driven again stays dead for its workflow
+    // until it has ended anew.
     let looked_at = [NodeState::Waiting, NodeState::Released, DEAD];
     let mut open: Vec<&mut NodeView> =
         view.nodes.iter_mut().filter(|node| looked_at.contains(&node.state)).collect();

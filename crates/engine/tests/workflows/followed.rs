@@ -51,7 +51,7 @@ pub(super) async fn what_follows_is_told_what_failed(store: Arc<dyn Store>) {
     stage.site.broken.store(true, Ordering::SeqCst);
     let mut flow = engine.workflow("told").key("told").on_failure(&Badly {});
     let add = flow.step("add", engine.enqueue(Add { a: 1, b: 1 })).add();
-    let frail = flow.step("weak", engine.enqueue(Frail {}).params(&json!({ "shop": "a" }))).after(&add).add();
+    let frail = flow.step("weak", engine.enqueue(Frail {}).params(json!({ "shop": "a" }))).after(&add).add();
     flow.step("behind", engine.enqueue(Add { a: 1, b: 1 })).after(&frail).add();
     let flow = flow.submit().await.expect("a shape that can be");
     assert_eq!(stage.drain().await, 3);

@@ -20,8 +20,8 @@ use crate::page::{PageSteps, behind, page};
 use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
 use crate::shape::{
-    BridgeJson, BridgeTestJson, ErrorBody, InvalidJson, InvalidPurge, InvalidPurged, InvalidQuery, Items,
-    PageQuery, PlanActor, RemovedJson,
+    BridgeJson, BridgeTestJson, DeletedJson, ErrorBody, InvalidJson, InvalidPurge, InvalidPurged,
+    InvalidQuery, Items, PageQuery, PlanActor,
 };
 
 /// Messages that are removed in one call at most.
@@ -81,16 +81,16 @@ async fn show_bridge(
 /// still have it makes it known again when it starts.
 #[utoipa::path(delete, path = "/api/v1/bridges/{name}", tag = "bridges",
     params(("name" = String, Path, description = "The bridge.")),
-    responses((status = 200, body = RemovedJson),
+    responses((status = 200, body = DeletedJson),
         (status = 404, description = "No process has run it.", body = ErrorBody),
         (status = 409, description = "A process runs it, or it keeps messages that could not become jobs.",
             body = ErrorBody)))]
 async fn remove_bridge(
     State(api): State<Api>,
     PathParams(name): PathParams<String>,
-) -> Result<Json<RemovedJson>, ApiError> {
+) -> Result<Json<DeletedJson>, ApiError> {
     let dropped = api.engine().bridges().remove(&name).await?;
-    Ok(Json(RemovedJson { name, dropped }))
+    Ok(Json(DeletedJson { name, dropped }))
 }
 
 /// Pauses a bridge in every process, within five seconds: it takes no messages and publishes none.

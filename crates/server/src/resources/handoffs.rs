@@ -14,7 +14,7 @@ use crate::error::ApiError;
 use crate::page::{behind, page};
 use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
-use crate::shape::{ErrorBody, HandOffJson, Items, PageQuery, PlanActor, RemovedJson};
+use crate::shape::{DeletedJson, ErrorBody, HandOffJson, Items, PageQuery, PlanActor};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     let (look, change) = (RouteNeeds::RightOverAll(Scope::Read), RouteNeeds::RightOverAll(Scope::Operate));
@@ -56,15 +56,15 @@ async fn show_handoff(
 /// still have it makes it known again when it starts.
 #[utoipa::path(delete, path = "/api/v1/handoffs/{name}", tag = "handoffs",
     params(("name" = String, Path, description = "The publication.")),
-    responses((status = 200, body = RemovedJson),
+    responses((status = 200, body = DeletedJson),
         (status = 404, description = "There is none of this name.", body = ErrorBody),
         (status = 409, description = "A process publishes it.", body = ErrorBody)))]
 async fn remove_handoff(
     State(api): State<Api>,
     PathParams(name): PathParams<String>,
-) -> Result<Json<RemovedJson>, ApiError> {
+) -> Result<Json<DeletedJson>, ApiError> {
     let dropped = api.engine().handoffs().remove(&name).await?;
-    Ok(Json(RemovedJson { name, dropped }))
+    Ok(Json(DeletedJson { name, dropped }))
 }
 
 /// Lets a hand-off go on at once, whether it stands still or waits for its next try.

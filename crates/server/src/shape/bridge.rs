@@ -355,8 +355,8 @@ pub struct InvalidPurged {
 
 /// A bridge or a hand-off that was removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = RemovedPublication)]
-pub struct RemovedJson {
+#[schema(as = Deleted)]
+pub struct DeletedJson {
     /// What it was called.
     pub name: String,
     /// Messages or jobs that waited for it and are never sent.

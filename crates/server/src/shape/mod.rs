@@ -40,7 +40,7 @@ pub use archive::{ArchiveQuery, ArchivedJob, ExportedJob, PruneAnswer, PruneRequ
 pub use audit::AuditLine;
 pub use bridge::{
     BridgeCheckJson, BridgeJson, BridgeProcessJson, BridgeSinkJson, BridgeSourceJson, BridgeTestJson,
-    InvalidJson, InvalidPurge, InvalidPurged, InvalidQuery, RemovedJson,
+    DeletedJson, InvalidJson, InvalidPurge, InvalidPurged, InvalidQuery,
 };
 pub use circuit::{CircuitJson, OpenCircuit};
 pub use dead::{
@@ -73,7 +73,7 @@ pub use webhook::{NewWebhook, WebhookMade, WebhookView};
 pub use worker::{Worker, WorkerKind};
 pub(crate) use workflow::NodePart;
 pub use workflow::{
-    AskedJson, BatchJobs, BatchJson, BatchStored, NewBatch, NewWorkflow, StepCounts, WorkflowChanged,
+    BatchJobs, BatchJson, BatchStored, NewBatch, NewWorkflow, PredicateJson, StepCounts, WorkflowChanged,
     WorkflowJson, WorkflowNode, WorkflowNodeJson, WorkflowQuery, WorkflowStored,
 };
 

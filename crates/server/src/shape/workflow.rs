@@ -171,13 +171,13 @@ pub struct WorkflowNodeJson {
     pub when: Condition,
     /// Who answers the predicate that it asks, once that is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<AskedJson>,
+    pub asked: Option<PredicateJson>,
 }
 
 /// The job that answers a predicate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = AskedPredicate)]
-pub struct AskedJson {
+pub struct PredicateJson {
     /// The job.
     pub job: JobId,
     /// Where it is.
@@ -341,7 +341,7 @@ impl WorkflowNodeJson {
     /// A step that was submitted; `asking` are those that ask predicates.
     fn of(node: &NodeView, asking: &HashMap<JobId, State>) -> Self {
         let (status, reason) = Self::status(node);
-        let asked = node.asked.and_then(|job| Some(AskedJson { job, status: *asking.get(&job)? }));
+        let asked = node.asked.and_then(|job| Some(PredicateJson { job, status: *asking.get(&job)? }));
         Self {
             name: node.name.to_string(),
             job: node.job,

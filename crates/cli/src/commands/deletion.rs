@@ -1,6 +1,6 @@
 //! Removing what nobody sends to any more: a bridge or a hand-off, with all that waits for it.
 
-use backstop_server::shape::RemovedJson;
+use backstop_server::shape::DeletedJson;
 
 use super::consent::consent;
 use crate::app::App;
@@ -10,7 +10,7 @@ use crate::output::figures::counted;
 use crate::problem::Problem;
 
 /// What is to be removed.
-pub(super) struct Removal {
+pub(super) struct Unused {
     pub(super) what: &'static str,
     pub(super) name: String,
     /// What waits for it.
@@ -22,17 +22,17 @@ pub(super) struct Removal {
 }
 
 /// Removes it when a person says so.
-pub(super) async fn remove(client: &Client, app: &App, path: &str, removal: &Removal) -> Result<(), Problem> {
-    let (what, name) = (removal.what, clean(&removal.name));
-    let waits = counted(removal.waits, removal.of);
+pub(super) async fn remove(client: &Client, app: &App, path: &str, deletion: &Unused) -> Result<(), Problem> {
+    let (what, name) = (deletion.what, clean(&deletion.name));
+    let waits = counted(deletion.waits, deletion.of);
     let question = format!("Remove the {what} `{name}`, and {waits} that would never be sent?");
-    if !consent(&question, removal.yes, app)? {
+    if !consent(&question, deletion.yes, app)? {
         return app.out.page("nothing was removed");
     }
-    let removed: RemovedJson = client.delete(path).await?;
+    let removed: DeletedJson = client.delete(path).await?;
     if app.out.json {
         return app.out.document(&removed);
     }
-    let dropped = counted(removed.dropped, removal.of);
+    let dropped = counted(removed.dropped, deletion.of);
     app.out.page(&format!("the {what} `{name}` is removed, and {dropped} that waited for it"))
 }
