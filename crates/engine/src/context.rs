@@ -291,7 +291,7 @@ impl<C> JobContext<C> {
     /// order.submit().await?;
     /// # let worker = engine.worker(()).register::<Reserve>().register::<Confirm>().queue("default", 4).inline()?;
     /// # assert_eq!(worker.drain(10).await?.len(), 2);
-    /// # let jobs = engine.jobs(Default::default(), backstop::PageRequest::first(10)).await?.items;
+    /// # let jobs = engine.jobs(Default::default(), backstop::query::PageRequest::first(10)).await?.items;
     /// # let results: Vec<_> = jobs.iter().filter_map(|job| job.result.as_deref()).collect();
     /// # assert!(results.contains(&"\"order 7 has room for order 7\""), "{results:?}");
     /// # Ok(()) }
