@@ -120,7 +120,7 @@ pub const WAYS_OUT: [WayOut; 37] = [
 
 /// Every other route: method and path. Their answers hold no data of jobs. Invalid messages of bridges never became
 /// jobs; their bodies need the scope `logs` all the same.
-pub const WITHOUT_DATA: [(&str, &str); 95] = [
+pub const WITHOUT_DATA: [(&str, &str); 98] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/batches"),
@@ -169,6 +169,7 @@ pub const WITHOUT_DATA: [(&str, &str); 95] = [
     ("POST", "/api/v1/handoffs/{name}/retry"),
     ("POST", "/api/v1/jobs"),
     ("POST", "/api/v1/jobs/batch"),
+    ("POST", "/api/v1/jobs/change"),
     ("POST", "/api/v1/jobs/{id}/cancel"),
     ("POST", "/api/v1/jobs/{id}/pause"),
     ("POST", "/api/v1/jobs/{id}/resume"),
@@ -211,6 +212,8 @@ pub const WITHOUT_DATA: [(&str, &str); 95] = [
     ("POST", "/api/v1/work/step"),
     ("PUT", "/api/v1/limits/{name}"),
     ("PUT", "/api/v1/schedules/{name}"),
+    ("DELETE", "/api/v1/bridges/{name}"),
+    ("DELETE", "/api/v1/handoffs/{name}"),
     ("DELETE", "/api/v1/limits/{name}"),
     ("DELETE", "/api/v1/rules/{id}"),
     ("DELETE", "/api/v1/schedules/{name}"),

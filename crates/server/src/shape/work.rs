@@ -457,7 +457,6 @@ pub struct EffectRequest {
     #[schema(min_length = 1)]
     pub key: String,
     /// What is done when it may have happened.
-    #[schema(inline)]
     pub policy: EffectPolicy,
     /// The order of its call in the run, as of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
