@@ -570,6 +570,7 @@ async fn everything(store: Arc<dyn Store>) {
     followed::what_follows_is_given_what_it_came_to(store.clone()).await;
     driven::a_plan_continues_every_workflow_from_its_dead_step(store.clone()).await;
     driven::a_dead_step_that_is_driven_again_is_part_of_its_workflow(store.clone()).await;
+    driven::what_runs_after_all_is_paused_with_its_workflow(store.clone()).await;
     gathered::steps_that_start_together_read_together(store.clone()).await;
     raced::ends_count_once(store.clone()).await;
     raced::a_child_that_is_called_off_while_it_runs_has_failed(store.clone()).await;

@@ -153,7 +153,7 @@ impl Workflow {
 
     /// Takes ends of jobs, and answers what follows. A graph must come with its nodes.
     pub fn advance(&mut self, graph: Option<&Graph>, ends: &[JobEnd], now: Timestamp) -> Advance {
-        let mut moves: Vec<NodeMove> = Vec::new();
+        let (mut moves, mut died_again) = (Vec::new(), false);
         match (&mut self.body, graph) {
             (WorkflowBody::Batch(batch), _) => {
                 ends.iter().for_each(|end| batch.count(end.note.end, end.note.again));
@@ -162,6 +162,8 @@ impl Workflow {
                 for JobEnd { note, result } in ends {
                     // The end of a job that does not stand for its node any more says nothing.
                     if progress.job(graph, note.mark.number) == Some(note.job) {
+                        let was_dead = progress.state(note.mark.number) == NodeState::Ended(NodeEnd::Failed);
+                        died_again |= was_dead && note.again && note.end == NodeEnd::Failed;
                         moves.extend(progress.end(graph, note.mark.number, note.end, result.as_ref()));
                     }
                 }
@@ -172,7 +174,7 @@ impl Workflow {
         if let (WorkflowBody::Graph(progress), Some(graph)) = (&mut self.body, graph) {
             advance.take(moves, progress, graph);
         }
-        self.judge(&mut advance, now);
+        self.judge(died_again, &mut advance, now);
         advance
     }
 
@@ -186,8 +188,9 @@ impl Workflow {
         }
     }
 
-    /// Follows from what has ended whether all of it has.
-    fn judge(&mut self, advance: &mut Advance, now: Timestamp) {
+    /// Follows from what has ended whether all of it has. A step that was driven again and died again is a failure of
+    /// its own, also where nothing else was waiting for it.
+    fn judge(&mut self, died_again: bool, advance: &mut Advance, now: Timestamp) {
         let over = match &self.body {
             WorkflowBody::Graph(progress) => progress.is_over(),
             // Nothing follows from ends of nodes that are not known.
@@ -203,7 +206,8 @@ impl Workflow {
         }
         let (before, after) = (self.status, self.outcome());
         let batch = matches!(self.body, WorkflowBody::Batch(_));
-        if before == after || (batch && before.is_over()) {
+        let same = before == after && !(died_again && after == WorkflowStatus::Failed);
+        if same || (batch && before.is_over()) {
             return;
         }
         (self.status, self.finished_at) = (after, Some(now));

@@ -306,6 +306,25 @@ fn a_dead_step_that_is_driven_again_goes_on_from_there_and_only_there() {
 }
 
 #[test]
+fn a_step_that_dies_again_after_it_was_driven_again_is_told_again() {
+    // W4, F14
+    let mut play = Play::new(&shape([node("a", &[]), on(Condition::Failure, node("mend", &["a"]))]));
+    play.fails("a");
+    let (first, _) = play.succeeds("mend").callback.expect("it has failed");
+    let mut end = play.end_of(0, NodeEnd::Failed, Value::Null);
+    end.note.again = true;
+    let follows = play.workflow.advance(Some(&play.graph), &[end], NOW);
+    let (second, callback) = follows.callback.expect("it has failed once more");
+    assert_eq!((&*callback.kind, follows.finished, follows.release.len()), ("badly", true, 0));
+    assert_ne!(first, second, "another round, another job");
+    assert_eq!((play.workflow.status, play.workflow.rounds), (WorkflowStatus::Failed, 2));
+    let mut end = play.end_of(1, NodeEnd::Failed, Value::Null);
+    end.note.again = true;
+    let follows = play.workflow.advance(Some(&play.graph), &[end], NOW);
+    assert!(follows.is_empty() && !follows.finished, "what has succeeded does not die");
+}
+
+#[test]
 fn what_a_step_decided_that_runs_after_all_is_decided_anew() {
     // W4
     let nodes = [

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use backstop_core::job::{NewJob, Operation};
-use backstop_core::workflow::{EndNote, JobEnd, NodeEnd};
+use backstop_core::workflow::{EndNote, JobEnd, NodeEnd, WorkflowStatus};
 use backstop_core::{JobId, Timestamp, WorkflowId};
 use backstop_store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect};
 use serde_json::Value;
@@ -164,6 +164,10 @@ async fn piece(
         .collect();
     let mut follows = stored.workflow.advance(graph.as_deref(), &ends, now);
     let Some(renewed) = renewed(parts, &mut stored, &mut follows, now).await? else { return Ok(None) };
+    if stored.workflow.status == WorkflowStatus::Paused {
+        // They stand for steps that were paused with it.
+        piece.operations.extend(renewed.iter().map(|job| (job.spec.id, Operation::Pause)));
+    }
     piece.jobs = renewed;
     piece.operations.extend(follows.release.iter().map(|job| (*job, Operation::Release)));
     let canceled = follows.cancel.iter().map(|(job, cause)| (*job, Operation::PassBy { cause: *cause }));

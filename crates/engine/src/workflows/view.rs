@@ -289,12 +289,14 @@ impl Workflows<'_> {
     }
 }
 
-/// Does something about every job of a workflow or batch for which it can be done; answers for how many it was.
+/// Does something about every job of a workflow or batch for which it can be done; answers for how many it was. A pause
+/// is said of the whole first, so that it holds for jobs that are added, or submitted again, from then on.
 pub(super) async fn operate(
     parts: &Arc<EngineParts>,
     id: WorkflowId,
     operation: &Operation,
 ) -> Result<u64, WorkflowProblem> {
+    show_pause(parts, id, operation).await?;
     let found = stored::one(&*parts.store, &parts.workflows, id).await?;
     let stored = found.ok_or(WorkflowProblem::Unknown(id))?;
     let changed = match (&stored.workflow.body, &stored.graph) {
@@ -312,7 +314,6 @@ pub(super) async fn operate(
             for chunk in jobs.chunks(CHUNK) {
                 changed += apply(parts, chunk.to_vec(), operation).await?;
             }
-            show_pause(parts, id, operation).await?;
             changed
         }
         (WorkflowBody::Batch(_), _) => operate_batch(parts, id, operation).await?,
@@ -323,8 +324,6 @@ pub(super) async fn operate(
     Ok(changed)
 }
 
-/// First it is said of the batch, so that it holds for jobs that are added from then on; then it is done to those that
-/// are there.
 async fn operate_batch(
     parts: &Arc<EngineParts>,
     id: WorkflowId,
@@ -333,7 +332,6 @@ async fn operate_batch(
     if matches!(operation, Operation::Cancel { .. }) {
         BatchHandle::of(parts.clone(), id).call_off().await?;
     }
-    show_pause(parts, id, operation).await?;
     let filter = JobFilter { tag: Some(batch::tag(id)), ..JobFilter::default() };
     let (mut changed, mut page) = (0, PageRequest::first(CHUNK));
     loop {

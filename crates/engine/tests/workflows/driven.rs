@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use backstop::State;
 use backstop::workflows::{SubmittedWorkflow, WorkflowStatus};
@@ -10,6 +11,8 @@ use backstop_core::redrive::{Plan, PlanPhase, PlanSelector};
 use backstop_store::Store;
 
 use super::{Add, AddTo, Frail, Stage, job_of};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// How many workflows die of the one error.
 const FLOWS: usize = 40;
@@ -126,4 +129,31 @@ pub(super) async fn a_dead_step_that_is_driven_again_is_part_of_its_workflow(sto
     assert_eq!(stage.drain().await, 0, "nothing goes on behind it");
     assert_eq!(stage.state(&submitted, "frail").await, (State::Canceled, Some("enough".into())));
     assert_eq!(stage.state(&submitted, "dead").await.0, State::Failed);
+}
+
+/// W4: what runs after all, because the dead step before it was driven again, is paused while its workflow is.
+pub(super) async fn what_runs_after_all_is_paused_with_its_workflow(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let (engine, workflows) = (&stage.engine, stage.engine.workflows());
+    stage.site.broken.store(true, Ordering::SeqCst);
+    let mut flow = engine.workflow("driven while it is paused");
+    let frail = flow.step("frail", engine.enqueue(Frail {})).add();
+    flow.step("next", engine.enqueue(AddTo { step: "frail".into(), more: 1 })).after(&frail).add();
+    // It is not over as long as this waits.
+    flow.step("later", engine.enqueue(Add { a: 1, b: 1 }).delay(HOUR)).add();
+    let submitted = flow.submit().await.expect("a shape that can be");
+    assert_eq!(stage.drain().await, 1);
+    stage.site.broken.store(false, Ordering::SeqCst);
+    workflows.pause(submitted.id).await.expect("it is stored");
+    assert_eq!(stage.view(&submitted).await.status, WorkflowStatus::Paused);
+    engine.retry(job_of(&submitted, "frail")).await.expect("a dead letter");
+    assert_eq!(stage.drain().await, 1, "a person drives the dead step alone");
+    let next = async || stage.view(&submitted).await.nodes[1].job_state;
+    assert_eq!(next().await, Some(State::Paused));
+    workflows.resume(submitted.id).await.expect("it is stored");
+    assert_eq!(next().await, Some(State::Pending));
+    assert_eq!(stage.drain().await, 1);
+    let job = stage.view(&submitted).await.nodes[1].job;
+    let ended = engine.job(job).await.expect("the store is there").expect("it is stored").view;
+    assert_eq!((ended.state(), ended.result.as_deref()), (State::Succeeded, Some("2")));
 }
