@@ -145,6 +145,12 @@ pub(crate) fn text_of<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r 
     Ok(row.get_ref(column)?.as_str_or_null().unwrap_or_default())
 }
 
+/// A count; one that cannot be is read as the nearest that can, so that a damaged row stops nobody else (C7).
+fn run_count(row: &Row<'_>, column: usize) -> Result<u32, SqliteFailure> {
+    let stored = row.get_ref(column)?.as_i64().unwrap_or_default();
+    Ok(u32::try_from(stored.max(0)).unwrap_or(u32::MAX))
+}
+
 /// Reads the columns of `state`.
 pub(crate) fn state_row(row: &Row<'_>) -> Result<StateRow, SqliteFailure> {
     let hold = match row.get::<_, Option<[u8; 16]>>(12)? {
@@ -159,11 +165,11 @@ pub(crate) fn state_row(row: &Row<'_>) -> Result<StateRow, SqliteFailure> {
         state: state_of(row.get(3)?)?,
         run_at: moment(row, 4)?,
         expires_at: maybe_moment(row, 5)?,
-        attempt: row.get(6)?,
-        crashes: row.get(7)?,
-        deferrals: row.get(8)?,
-        runs: row.get(9)?,
-        redrives: row.get(10)?,
+        attempt: run_count(row, 6)?,
+        crashes: run_count(row, 7)?,
+        deferrals: run_count(row, 8)?,
+        runs: run_count(row, 9)?,
+        redrives: run_count(row, 10)?,
         fence: Fence(row.get(11)?),
         hold,
         last_failed_run: row.get(15)?,
@@ -171,7 +177,7 @@ pub(crate) fn state_row(row: &Row<'_>) -> Result<StateRow, SqliteFailure> {
         paused_from: paused_from(row, 17)?,
         finished_at: maybe_moment(row, 18)?,
         reason: reason(row, 19)?,
-        cancel_reason: row.get(20)?,
+        cancel_reason: text_of(row, 20)?.map(str::to_owned),
         superseded_by: maybe_job_id(row, 21)?,
         marks: marks(row, 22)?,
     };
@@ -180,7 +186,7 @@ pub(crate) fn state_row(row: &Row<'_>) -> Result<StateRow, SqliteFailure> {
         id: job_id(row, 1)?,
         lane: row.get(2)?,
         record,
-        ordering_key: row.get(23)?,
+        ordering_key: text_of(row, 23)?.map(Into::into),
     })
 }
 
@@ -222,11 +228,13 @@ pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &LaneRow) -> Result<StoredJob,
     spec.priority = lane.priority;
     spec.policy = decoded(row, AT + 2, "policy", &mut damage)?.unwrap_or_default();
     spec.expires_at = maybe_moment(row, AT + 3)?;
-    spec.idempotency_key = row.get(AT + 4)?;
-    spec.business_key = row.get(AT + 5)?;
-    spec.correlation_id = row.get(AT + 6)?;
+    let mut text =
+        |column, name| Ok::<_, SqliteFailure>(readable(row, column, name, &mut damage)?.map(str::to_owned));
+    spec.idempotency_key = text(AT + 4, "idempotency_key")?;
+    spec.business_key = text(AT + 5, "business_key")?;
+    spec.correlation_id = text(AT + 6, "correlation_id")?;
+    spec.params = text(AT + 8, "params")?.map(Into::into);
     spec.tags = decoded(row, AT + 7, "tags", &mut damage)?.unwrap_or_default();
-    spec.params = row.get(AT + 8)?;
     spec.on_success = decoded(row, AT + 9, "on_success", &mut damage)?;
     spec.on_failure = decoded(row, AT + 10, "on_failure", &mut damage)?;
     spec.callback_of = maybe_job_id(row, AT + 11)?;

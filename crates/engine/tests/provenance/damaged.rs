@@ -12,6 +12,9 @@ use crate::place::{App, Place, Work, after, detail, drain, work};
 
 /// Columns of a job that hold JSON, and what may stand there instead.
 const COLUMNS: [&str; 5] = ["policy", "tags", "on_success", "on_failure", "papers"];
+/// Columns of a job that hold text, in a database that takes anything for that.
+const TEXT_COLUMNS: [&str; 5] = ["payload", "business_key", "correlation_id", "params", "tags"];
+const NO_TEXTS: [&str; 2] = ["CAST(X'ff' AS TEXT)", "X'00ff'"];
 const TEXTS: [&str; 5] = ["''", "'{'", "'[1, {}]'", "'{\"kind\": 7}'", "'\"2\"'"];
 
 #[tokio::test]
@@ -28,6 +31,11 @@ async fn a_row_that_cannot_be_read_stops_no_other() {
                 sound.push(job().submit().await.expect("admitted").id);
                 place.sql(&overwritten(&place, damaged[damaged.len() - 1], column, text)).await;
             }
+        }
+        let of_sqlite = matches!(place, Place::Sqlite(_)).then_some(TEXT_COLUMNS).into_iter().flatten();
+        for (column, text) in of_sqlite.flat_map(|column| NO_TEXTS.map(|text| (column, text))) {
+            damaged.push(engine.enqueue(work("well")).submit().await.expect("admitted").id);
+            place.sql(&overwritten(&place, damaged[damaged.len() - 1], column, text)).await;
         }
         let name = place.name();
         let listed = engine.jobs(JobFilter::default(), PageRequest::first(100)).await.expect("a list").items;
