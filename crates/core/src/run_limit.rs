@@ -245,6 +245,13 @@ pub struct RunLimitView {
 }
 
 impl RunLimitView {
+    /// How many more of its jobs it lets run at once; none when it does not count all of them together.
+    #[must_use]
+    pub fn room(&self) -> Option<u64> {
+        let most = self.limit.concurrency.filter(|_| self.limit.by == CountBy::All)?;
+        Some(most.saturating_sub(self.used.running))
+    }
+
     /// When it lets another job start: now, at a moment that its rate knows, or none where a run has to end first.
     #[must_use]
     pub fn next_start(&self) -> Option<Timestamp> {

@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::run_limit::RunLimit;
 use backstop_core::{Refusal, Timestamp, circuit};
 use backstop_store::Error as StoreError;
 
 use self::stored::StoredCircuit;
 use crate::engine::Backstop;
+use crate::limits::{ASKED_AT_ONCE, pending_of};
 use crate::parts::EngineParts;
 
 /// Why a circuit was not changed.
@@ -66,9 +66,6 @@ pub struct Circuits<'a> {
 /// Circuits that a store holds at most by the hands of people. Those of dependencies are as many as there are.
 const MOST: usize = 1_000;
 
-/// Counts that one call asks for at most.
-const ASKED_AT_ONCE: usize = 500;
-
 /// The longest time that a circuit can be opened for by hand.
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
@@ -100,6 +97,10 @@ impl Backstop {
 }
 
 impl<'a> Circuits<'a> {
+    pub(crate) const fn of(parts: &'a Arc<EngineParts>) -> Self {
+        Self { parts }
+    }
+
     /// Every circuit that was ever needed, by key.
     ///
     /// # Errors
@@ -147,10 +148,7 @@ impl<'a> Circuits<'a> {
     /// How many pending jobs of these queues circuits hold back for now, counted as [`CircuitView::waiting`] is: no
     /// worker could start them, however many there were. Of those of a circuit that may be tried, as many as may try it
     /// are not counted.
-    ///
-    /// # Errors
-    /// When the store is away.
-    pub async fn held_back(self, queues: &[&str]) -> Result<BTreeMap<String, u64>, StoreError> {
+    pub(crate) async fn held_back(self, queues: &[&str]) -> Result<BTreeMap<String, u64>, StoreError> {
         let EngineParts { config, store, .. } = &**self.parts;
         let (now, found) = stored::all(&**store).await?;
         let mut held: BTreeMap<String, u64> = BTreeMap::new();
@@ -221,10 +219,4 @@ impl<'a> Circuits<'a> {
             None => Err(CircuitProblem::Changing(key.to_owned())),
         }
     }
-}
-
-/// Asks for the pending jobs of a kind. What is used of a limit is counted by kind and queue; this one is never set.
-fn pending_of(kind: &str, queue: Option<&str>) -> RunLimit {
-    let (kind, queue) = (Some(kind.into()), queue.map(Into::into));
-    RunLimit { kind, queue, concurrency: Some(u64::MAX), ..RunLimit::new("") }
 }

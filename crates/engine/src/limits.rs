@@ -7,9 +7,11 @@ pub use backstop_core::run_limit::{
 pub(crate) mod cache;
 mod held;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_core::Refusal;
+use backstop_core::scale::{LimitedJobs, QueueRoom};
 use backstop_store::Error as StoreError;
 
 use self::cache::StoredLimit;
@@ -78,7 +80,20 @@ impl Backstop {
 /// Times that a change is tried while others change limits too.
 const TRIES: usize = 20;
 
-impl SharedLimits<'_> {
+/// Counts that one call asks for at most.
+pub(crate) const ASKED_AT_ONCE: usize = 500;
+
+/// Asks for the pending jobs of a kind. What is used of a limit is counted by kind and queue; this one is never set.
+pub(crate) fn pending_of(kind: &str, queue: Option<&str>) -> RunLimit {
+    let (kind, queue) = (Some(kind.into()), queue.map(Into::into));
+    RunLimit { kind, queue, concurrency: Some(u64::MAX), ..RunLimit::new("") }
+}
+
+impl<'a> SharedLimits<'a> {
+    pub(crate) const fn of(parts: &'a Arc<EngineParts>) -> Self {
+        Self { parts }
+    }
+
     /// Every limit, by name, with what is used of it.
     ///
     /// # Errors
@@ -88,6 +103,43 @@ impl SharedLimits<'_> {
         let mut known: Vec<RunLimit> = limits.read(&**store, config).await?.to_vec();
         known.sort_by(|one, other| one.name.cmp(&other.name));
         store.run_limits(known).await
+    }
+
+    /// What limits on runs at once hold back on these queues, each named with its pending jobs: nobody could start
+    /// that, however many there were.
+    pub(crate) async fn held_back(
+        self,
+        queues: &[(&str, u64)],
+    ) -> Result<BTreeMap<String, QueueRoom>, StoreError> {
+        let mut limited: BTreeMap<&str, Vec<LimitedJobs>> = BTreeMap::new();
+        let mut of_kinds: Vec<(&str, Arc<str>, u64)> = Vec::new();
+        for view in self.list().await? {
+            let Some(room) = view.room() else { continue };
+            let RunLimit { queue, kind, .. } = view.limit;
+            let about = queues.iter().filter(|(name, _)| queue.as_deref().is_none_or(|own| own == *name));
+            for (name, waiting) in about {
+                match (&kind, &queue) {
+                    // A kind on all queues: how much of it waits on this one has to be asked for.
+                    (Some(kind), None) if view.pending > room => of_kinds.push((*name, kind.clone(), room)),
+                    (Some(_), None) => {}
+                    (_, queue) => {
+                        let pending = if queue.is_some() { view.pending } else { *waiting };
+                        let kind = kind.clone();
+                        limited.entry(*name).or_default().push(LimitedJobs { kind, pending, room });
+                    }
+                }
+            }
+        }
+        for some in of_kinds.chunks(ASKED_AT_ONCE) {
+            let asked = some.iter().map(|(name, kind, _)| pending_of(kind, Some(name))).collect();
+            let counted = self.parts.store.run_limits(asked).await?;
+            for ((name, kind, room), counted) in some.iter().zip(counted) {
+                let (kind, pending, room) = (Some(kind.clone()), counted.pending, *room);
+                limited.entry(*name).or_default().push(LimitedJobs { kind, pending, room });
+            }
+        }
+        let held = limited.into_iter().map(|(name, limits)| (name.to_owned(), QueueRoom::by_limits(&limits)));
+        Ok(held.collect())
     }
 
     /// The limit of this name.

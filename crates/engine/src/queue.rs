@@ -2,13 +2,17 @@
 
 pub use backstop_store::{QueueRange, QueueView};
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_core::admit::queue_name;
+pub use backstop_core::scale::QueueRoom;
 use backstop_store::{Error as StoreError, Page};
 
+use crate::circuits::Circuits;
 use crate::engine::Backstop;
 use crate::error::OperateError;
+use crate::limits::SharedLimits;
 use crate::parts::EngineParts;
 
 /// The queues of a store: see [`Backstop::queues`].
@@ -54,6 +58,42 @@ impl Queues<'_> {
     pub async fn page(self, range: QueueRange) -> Result<Page<QueueView, String>, StoreError> {
         self.parts.config.check_page(range.limit.unwrap_or_default())?;
         self.parts.store.queue_page(range).await
+    }
+
+    /// What limits and circuits hold back on these queues, by name: no worker could start it, however many there were.
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// use backstop::limits::RunLimit;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// # let engine = Backstop::open("memory:").await?;
+    /// engine.limits().set(RunLimit { concurrency: Some(2), ..RunLimit::of_queue("nightly") }).await?;
+    /// for _ in 0..5 {
+    ///     engine.enqueue_raw("report", "{}").queue("nightly").submit().await?;
+    /// }
+    /// let queues = engine.queues().list().await?;
+    /// assert_eq!(engine.queues().held_back(&queues).await?["nightly"].jobs, 3);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn held_back(self, queues: &[QueueView]) -> Result<BTreeMap<String, QueueRoom>, StoreError> {
+        let waiting: Vec<(&str, u64)> =
+            queues.iter().filter(|view| view.pending > 0).map(|view| (&*view.name, view.pending)).collect();
+        if waiting.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let names: Vec<&str> = waiting.iter().map(|(name, _)| *name).collect();
+        let mut held = SharedLimits::of(self.parts).held_back(&waiting).await?;
+        for (queue, jobs) in Circuits::of(self.parts).held_back(&names).await? {
+            // Both may hold back the same jobs.
+            let known = held.entry(queue).or_default();
+            known.jobs = known.jobs.max(jobs);
+        }
+        Ok(held)
     }
 
     /// Pauses a queue: nothing is claimed from it until it is resumed. Answers false when it was paused already.

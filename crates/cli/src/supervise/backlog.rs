@@ -38,8 +38,9 @@ pub(super) struct BacklogLook {
 }
 
 /// Looks, one after the other.
-#[derive(Debug)]
 pub(super) struct BacklogLooks {
+    backlog: Arc<Backlog>,
+    client: Arc<Client>,
     looks: mpsc::Receiver<BacklogLook>,
     with_workers: Arc<AtomicBool>,
 }
@@ -47,18 +48,20 @@ pub(super) struct BacklogLooks {
 impl BacklogLooks {
     /// Begins to look.
     pub(super) fn begin(backlog: Backlog, client: Arc<Client>) -> Self {
-        let (to, looks) = mpsc::channel(1);
-        let with_workers = Arc::new(AtomicBool::new(false));
-        tokio::spawn(look_on(backlog, client, with_workers.clone(), to));
-        Self { looks, with_workers }
+        let (backlog, with_workers) = (Arc::new(backlog), Arc::new(AtomicBool::new(false)));
+        let looks = look(&backlog, &client, &with_workers);
+        Self { backlog, client, looks, with_workers }
     }
 
     /// The next one.
     pub(super) async fn next(&mut self) -> BacklogLook {
-        match self.looks.recv().await {
-            Some(look) => look,
-            // It looks as long as there is somebody to tell.
-            None => std::future::pending().await,
+        loop {
+            if let Some(look) = self.looks.recv().await {
+                return look;
+            }
+            // It looks as long as there is somebody to tell, so it has panicked. The first look is a while away.
+            tracing::error!("whoever looks at the backlog has died, and another one looks from now on");
+            self.looks = look(&self.backlog, &self.client, &self.with_workers);
         }
     }
 
@@ -68,8 +71,18 @@ impl BacklogLooks {
     }
 }
 
+fn look(
+    backlog: &Arc<Backlog>,
+    client: &Arc<Client>,
+    with_workers: &Arc<AtomicBool>,
+) -> mpsc::Receiver<BacklogLook> {
+    let (to, looks) = mpsc::channel(1);
+    tokio::spawn(look_on(backlog.clone(), client.clone(), with_workers.clone(), to));
+    looks
+}
+
 async fn look_on(
-    backlog: Backlog,
+    backlog: Arc<Backlog>,
     client: Arc<Client>,
     with_workers: Arc<AtomicBool>,
     to: mpsc::Sender<BacklogLook>,

@@ -307,6 +307,7 @@ impl<'a> Supervisor<'a> {
                 oldest_wait: Duration::from_millis(row.oldest_wait_ms),
                 running: row.running,
                 slots: settings.slots.of(&row.queue),
+                most_running: row.most_running,
             };
             (load.wanted_of(from, up_after), &row.queue, load)
         });

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// use backstop_core::scale::QueueLoad;
 ///
 /// let patience = Duration::from_secs(2);
-/// let busy = QueueLoad { depth: 100, oldest_wait: Duration::from_secs(12), running: 16, slots: 16 };
+/// let oldest_wait = Duration::from_secs(12);
+/// let busy = QueueLoad { depth: 100, oldest_wait, running: 16, slots: 16, most_running: None };
 /// assert_eq!(busy.wanted(patience), 8);
 /// // Many jobs that each wait for a moment only: those who run them keep up.
 /// let brisk = QueueLoad { oldest_wait: Duration::from_millis(40), ..busy };
@@ -26,6 +27,8 @@ pub struct QueueLoad {
     pub running: u64,
     /// Runs of this queue that one process has at once.
     pub slots: u64,
+    /// Runs of this queue that limits allow at once in all processes, where they say so.
+    pub most_running: Option<u64>,
 }
 
 impl QueueLoad {
@@ -40,7 +43,12 @@ impl QueueLoad {
     #[must_use]
     pub fn wanted(&self, up_after: Duration) -> u64 {
         let waiting = if self.is_late(up_after) { self.depth } else { 0 };
-        self.running.saturating_add(waiting).div_ceil(self.slots.max(1))
+        self.running.saturating_add(waiting).div_ceil(self.slots.max(1)).min(self.most_wanted())
+    }
+
+    /// As many as could be busy at once.
+    fn most_wanted(&self) -> u64 {
+        self.most_running.map_or(u64::MAX, |most| most.max(self.running).div_ceil(self.slots.max(1)))
     }
 
     /// How many a supervisor wants that has `current` of them and knows of no others, which may serve the queue too:
@@ -49,7 +57,7 @@ impl QueueLoad {
     pub fn wanted_of(&self, current: u32, up_after: Duration) -> u64 {
         let (current, slots) = (u64::from(current), self.slots.max(1));
         if self.is_late(up_after) {
-            current.saturating_add(self.depth.div_ceil(slots))
+            current.saturating_add(self.depth.div_ceil(slots)).min(self.most_wanted())
         } else {
             self.running.div_ceil(slots).min(current)
         }
@@ -111,10 +119,17 @@ mod tests {
             // The largest numbers there are.
             (u64::MAX, 2_000, u64::MAX, 1, u64::MAX),
         ] {
-            let load = QueueLoad { depth, oldest_wait: Duration::from_millis(wait_ms), running, slots };
+            let load = QueueLoad {
+                depth,
+                oldest_wait: Duration::from_millis(wait_ms),
+                running,
+                slots,
+                most_running: None,
+            };
             assert_eq!(load.wanted(patience), wanted, "{load:?}");
         }
-        let now = QueueLoad { depth: 1, oldest_wait: Duration::ZERO, running: 0, slots: 1 };
+        let now =
+            QueueLoad { depth: 1, oldest_wait: Duration::ZERO, running: 0, slots: 1, most_running: None };
         assert_eq!(now.wanted(Duration::ZERO), 1, "without patience every waiting job counts");
     }
 
@@ -137,8 +152,33 @@ mod tests {
             (2, 40, 2_000, 0, 5),
             (8, u64::MAX, 2_000, 0, 8 + u64::MAX / 16 + 1),
         ] {
-            let load = QueueLoad { depth, oldest_wait: Duration::from_millis(wait_ms), running, slots: 16 };
+            let load = QueueLoad {
+                depth,
+                oldest_wait: Duration::from_millis(wait_ms),
+                running,
+                slots: 16,
+                most_running: None,
+            };
             assert_eq!(load.wanted_of(current, patience), wanted, "{load:?} with {current}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_wanted_for_what_limits_do_not_let_run() {
+        // H9, H5: one of five runs has just ended, so a place is free for a moment; who works takes it.
+        let patience = Duration::from_secs(2);
+        for (current, depth, running, most, wanted, wanted_of) in [
+            (1, 1, 4, 5, 1, 1),
+            (3, 1, 4, 5, 1, 1),
+            (1, 30, 10, 40, 3, 3),
+            (2, 1, 39, 40, 3, 3),
+            // A limit that was lowered calls nobody off who works.
+            (2, 1, 32, 5, 2, 2),
+        ] {
+            let oldest_wait = Duration::from_secs(60);
+            let load = QueueLoad { depth, oldest_wait, running, slots: 16, most_running: Some(most) };
+            assert_eq!(load.wanted(patience), wanted, "{load:?}");
+            assert_eq!(load.wanted_of(current, patience), wanted_of, "{load:?} with {current}");
         }
     }
 }

@@ -10,6 +10,7 @@ use backstop::circuits::{CircuitState, CircuitView};
 use backstop::figures::{Family, Sample, Sort, float};
 use backstop::handoffs::{HandOffState, HandOffView};
 use backstop::limits::RunLimitView;
+use backstop::queue::QueueRoom;
 use backstop::{Backstop, DutyHealth, Timestamp};
 use backstop_core::incident::IncidentState;
 use backstop_core::scale::ScaleSettings;
@@ -49,8 +50,7 @@ async fn read(engine: &Backstop, scale: &ScaleSettings) -> Result<Vec<Family>, E
     let mut views = engine.queues().list().await?;
     // The fullest ones are those that a person looks for.
     views.sort_by_key(|view| std::cmp::Reverse(view.pending + view.running + view.failed));
-    let shown: Vec<&str> = views.iter().take(MOST_QUEUES).map(|view| view.name.as_str()).collect();
-    let held_back = engine.circuits().held_back(&shown).await?;
+    let held_back = engine.queues().held_back(&views[..views.len().min(MOST_QUEUES)]).await?;
     let mut families = queues(&views, &held_back, now, scale);
     families.extend(incidents(&engine.incidents().list(most).await?));
     families.extend(workers(&engine.workers().await?, now));
@@ -167,7 +167,7 @@ type Pick = fn(&QueueView) -> u64;
 
 fn queues(
     views: &[QueueView],
-    held_back: &BTreeMap<String, u64>,
+    held_back: &BTreeMap<String, QueueRoom>,
     now: Timestamp,
     scale: &ScaleSettings,
 ) -> Vec<Family> {

@@ -31,9 +31,7 @@ async fn scale(
 ) -> Result<Json<ScaleView>, ApiError> {
     let views = asked_for(&api, &caller, queue.as_deref()).await?;
     let now = api.engine().store().now().await?;
-    let waiting: Vec<&str> =
-        views.iter().filter(|view| view.pending > 0).map(|view| view.name.as_str()).collect();
-    let held_back = api.engine().circuits().held_back(&waiting).await?;
+    let held_back = api.engine().queues().held_back(&views).await?;
     let settings = &api.settings().scale;
     let seen = views.iter().filter_map(|view| Some((view, caller.sees(&view.name)?)));
     let limit = limit.unwrap_or_default().rows();

@@ -1,6 +1,7 @@
 //! What waits and runs, as a scaler reads it (H9).
 
 use backstop::Timestamp;
+use backstop::queue::QueueRoom;
 use backstop_core::scale::{QueueLoad, ScaleSettings};
 use backstop_store::QueueView;
 use serde::{Deserialize, Serialize};
@@ -42,15 +43,20 @@ pub struct QueueScale {
     /// The queue.
     pub queue: String,
     /// Jobs that may be claimed; 0 while none is due or the queue is paused. Once one is due, pending jobs that are not
-    /// due yet are counted too. Jobs of kinds whose circuit lets nothing through are not.
+    /// due yet are counted too. Those for which limits on runs at once have no room are not, nor are jobs of kinds
+    /// whose circuit lets nothing through.
     pub depth: u64,
     /// How long the oldest due job waits, in milliseconds.
     pub oldest_wait_ms: u64,
     /// Jobs that workers hold.
     pub running: u64,
     /// Processes that have slots for what runs, and for what waits once the oldest job has waited for
-    /// `workers.scale_up_after`. No minimum and no maximum is applied.
+    /// `workers.scale_up_after`, never more than limits on runs at once leave work for. No minimum and no maximum is
+    /// applied.
     pub wanted: u64,
+    /// Runs that limits allow at once on the queue, those that run among them; left out where none says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_running: Option<u64>,
 }
 
 /// What waits and runs on several queues.
@@ -67,24 +73,25 @@ pub struct ScaleTotal {
 }
 
 impl QueueScale {
-    /// A queue by its kept counts, under the name that the caller knows; circuits hold back so many of its jobs.
+    /// A queue by its kept counts, under the name that the caller knows, with what is held back of it.
     #[must_use]
     pub fn of(
         view: &QueueView,
-        held_back: u64,
+        held_back: QueueRoom,
         shown: &str,
         settings: &ScaleSettings,
         now: Timestamp,
     ) -> Self {
-        // Nothing of a paused queue can be claimed, and nothing of what circuits hold back, however many processes
-        // there are.
-        let pending = view.pending.saturating_sub(held_back);
+        // Nothing of a paused queue can be claimed, and nothing of what limits and circuits hold back, however many
+        // processes there are.
+        let pending = view.pending.saturating_sub(held_back.jobs);
         let oldest = view.oldest_due.filter(|_| !view.paused && pending > 0);
         let load = QueueLoad {
             depth: oldest.map_or(0, |_| pending),
             oldest_wait: oldest.map(|due| now.since(due)).unwrap_or_default(),
             running: view.running,
             slots: settings.slots.of(&view.name),
+            most_running: held_back.room.map(|room| room.saturating_add(view.running)),
         };
         Self {
             queue: shown.to_owned(),
@@ -92,6 +99,7 @@ impl QueueScale {
             oldest_wait_ms: u64::try_from(load.oldest_wait.as_millis()).unwrap_or(u64::MAX),
             running: load.running,
             wanted: load.wanted(settings.up_after),
+            most_running: load.most_running,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backstop::Config;
+use backstop::limits::{CountBy, RunLimit};
 use backstop_core::scale::ScaleSettings;
 use backstop_server::{Scope, ServerSettings};
 use backstop_testing::TestEngine;
@@ -87,6 +88,37 @@ async fn nobody_is_wanted_for_what_a_circuit_holds_back() {
     test.engine().circuits().close("smtp", "ann").await.unwrap();
     let closed = harness.get(SCALE).await.ok();
     assert_eq!(closed["items"][0], row("mail", 7, 72_000, 4));
+}
+
+#[tokio::test]
+async fn nobody_is_wanted_for_what_limits_do_not_let_run() {
+    // H9, H5
+    let test = TestEngine::new();
+    let harness = harness(&test);
+    submit(&test, "mail", 7, Duration::ZERO).await;
+    submit(&test, "reports", 9, Duration::ZERO).await;
+    test.engine().enqueue_raw("render", "{}").queue("reports").submit().await.unwrap();
+    let limits = test.engine().limits();
+    limits.set(RunLimit { concurrency: Some(3), ..RunLimit::of_queue("mail") }).await.unwrap();
+    let sends = RunLimit { kind: Some("send".into()), concurrency: Some(1), ..RunLimit::new("sends") };
+    limits.set(sends.clone()).await.unwrap();
+    limits.set(RunLimit { by: CountBy::Key, concurrency: Some(1), ..RunLimit::new("keys") }).await.unwrap();
+    test.advance(Duration::from_secs(12));
+    let mut mail = row("mail", 1, 12_000, 1);
+    mail["most_running"] = json!(3);
+    let found = harness.get(SCALE).await.ok();
+    // One job to send on each, and one that renders: on which queue the one is sent, nobody knows.
+    assert_eq!(found["items"], json!([mail, row("reports", 2, 12_000, 1)]));
+    limits.delete("sends").await.unwrap();
+    mail = row("mail", 3, 12_000, 2);
+    mail["most_running"] = json!(3);
+    assert_eq!(harness.get(SCALE).await.ok()["items"], json!([mail, row("reports", 10, 12_000, 3)]));
+    limits.set(RunLimit { concurrency: Some(2), ..RunLimit::new("all") }).await.unwrap();
+    let found = harness.get(SCALE).await.ok();
+    assert_eq!(found["items"][0]["wanted"], 1, "{found}");
+    assert_eq!((&found["items"][1]["depth"], &found["items"][1]["most_running"]), (&json!(2), &json!(2)));
+    let text = harness.get("/metrics").await.text;
+    assert!(text.lines().any(|line| line == "backstop_wanted_processes{queue=\"mail\"} 1"), "{text}");
 }
 
 #[tokio::test]
