@@ -13,7 +13,8 @@
 //! - [`bulk`]: handlers that get many jobs in one call.
 //! - [`WorkerBuilder`], [`WorkerHandle`]: what runs handlers.
 //! - [`Config`]: limits, queues, kinds, retention, alerts, redaction, [`Signing`], [`Encryption`], [`keys`].
-//! - For whoever looks after the jobs: [`query`], [`queue`], [`incident`], [`redrive`], [`rule`], [`archive`].
+//! - For whoever looks after the jobs: [`query`], [`queue`], [`job_changes`], [`incident`], [`redrive`],
+//!   [`rule`], [`archive`].
 //! - [`store`] and one module for each database.
 
 mod alerts;
@@ -36,6 +37,7 @@ mod ids;
 pub mod incident;
 mod isolate;
 mod job;
+pub mod job_changes;
 pub mod job_signals;
 pub mod keys;
 #[cfg(all(doctest, feature = "macros", feature = "sqlite"))]

@@ -59,6 +59,7 @@ fn all() -> Routes {
     let routes = resources::scale::routes(routes);
     let routes = resources::submit::routes(routes);
     let routes = resources::jobs::routes(routes);
+    let routes = resources::job_changes::routes(routes);
     let routes = resources::dead::routes(routes);
     let routes = resources::archive::routes(routes);
     let routes = resources::bridges::routes(routes);

@@ -13,6 +13,7 @@ pub(crate) mod handoffs;
 pub(crate) mod health;
 mod ids;
 pub(crate) mod incidents;
+pub(crate) mod job_changes;
 pub(crate) mod jobs;
 mod json_lines;
 pub(crate) mod limits;

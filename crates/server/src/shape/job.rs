@@ -5,6 +5,7 @@ use backstop_core::explain::Explanation;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::DeadSurvey;
 use super::filter::with_conditions;
 use crate::body::PageLimit;
 use crate::data::DataLimit;
@@ -88,4 +89,80 @@ pub struct ExplainedJob {
 pub struct GivenReason {
     /// In words; kept with the job.
     pub reason: Option<String>,
+}
+
+/// What is done to each of many jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = JobChange)]
+pub enum JobChangeVerb {
+    /// They are called off, those that run too.
+    Cancel,
+    /// They are held back.
+    Pause,
+    /// They go on where they were.
+    Resume,
+}
+
+impl JobChangeVerb {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Cancel, Self::Pause, Self::Resume];
+
+    /// Its name, as interfaces show it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+        }
+    }
+
+    /// The states that it leads out of. Driving dead letters again is for plans.
+    #[must_use]
+    pub const fn states(self) -> &'static [State] {
+        match self {
+            Self::Cancel => &[State::Pending, State::Waiting, State::Running, State::Paused],
+            Self::Pause => &[State::Pending, State::Waiting, State::Failed],
+            Self::Resume => &[State::Paused],
+        }
+    }
+}
+
+with_conditions! {
+    /// Which jobs to change, and how. Something beside the state has to narrow them down, or `all` has to be true.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+    ChangeJobs {
+        /// What is done to each.
+        change: Option<JobChangeVerb>,
+        /// In this state, as it is shown.
+        status: Option<State>,
+        /// Why they are canceled, in words; kept with each.
+        note: Option<String>,
+        /// Every job in this state.
+        all: bool,
+        /// Only count what would be changed.
+        dry_run: bool,
+        /// Change nothing when there are more than these, as somebody has counted them before.
+        expected: Option<u64>,
+        /// Go on behind this job: `next_cursor` of the answer before.
+        cursor: Option<JobId>,
+    }
+}
+
+/// What a change of many jobs did. One call changes 10,000 of them at most.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = JobsChanged)]
+pub struct ChangedJobs {
+    /// True when nothing was changed because that was asked for.
+    pub dry_run: bool,
+    /// Jobs that were changed.
+    pub changed: u64,
+    /// Jobs that had moved on meanwhile and stay as they are.
+    pub left: u64,
+    /// What would be changed, when only that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub survey: Option<DeadSurvey>,
+    /// There are more: send the same again with this as `cursor`.
+    pub next_cursor: Option<JobId>,
 }

@@ -52,7 +52,10 @@ pub use event::EventQuery;
 pub use handoff::{HandOffJson, HandOffStopJson};
 pub use health::{Readiness, ReadyCheck};
 pub use incident::{IncidentFix, IncidentNote, IncidentSample, IncidentShown};
-pub use job::{ExplainedJob, GivenReason, JobQuery, LoggedRun, RevealQuery, RunsQuery};
+pub use job::{
+    ChangeJobs, ChangedJobs, ExplainedJob, GivenReason, JobChangeVerb, JobQuery, LoggedRun, RevealQuery,
+    RunsQuery,
+};
 pub use limit::{LimitBody, LimitJson};
 pub use ordering_key::{OrderingKeyJson, OrderingKeysQuery, SkippedJob};
 pub use redrive::{NewPlan, NewPlanSettings, PlanActor, PlanMade, PlanShown};

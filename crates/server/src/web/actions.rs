@@ -80,6 +80,15 @@ actions! {
     JOB_PAUSE "job.pause" POST "/api/v1/jobs/{id}/pause" {} "The job is paused.";
     JOB_RESUME "job.resume" POST "/api/v1/jobs/{id}/resume" {} "The job goes on.";
     JOB_RETRY "job.retry" POST "/api/v1/jobs/{id}/retry" {} "The job is driven again, with all its attempts.";
+    JOBS_CHANGE "jobs.change" POST "/api/v1/jobs/change" {
+        "change": Text, "status": Text, "queue": Text, "kind": Text, "tag": Text, "business_key": Text, "reason": Text,
+        "fingerprint": Text, "created_after": Text, "created_before": Text, "finished_after": Text,
+        "finished_before": Text, "note": Text, "all": Flag, "expected": Number
+    } "It is done. What is still here came later, or moved on meanwhile, or was beyond the 10,000 of one go.";
+    DEAD_PURGE "dead.purge" POST "/api/v1/dead-letters/purge" {
+        "queue": Text, "kind": Text, "tag": Text, "business_key": Text, "reason": Text, "fingerprint": Text,
+        "created_after": Text, "created_before": Text, "finished_after": Text, "finished_before": Text, "all": Flag
+    } "They are gone. What is still here came later, or moved on meanwhile, or was beyond the 500 of one go.";
     JOB_SUBMIT "job.submit" POST "/api/v1/jobs" {
         "kind": Text, "payload": Json, "queue": Text, "priority": Number, "delay_ms": Number, "max_retries": Number,
         "idempotency_key": Text, "business_key": Text, "ordering_key": Text, "tags": List
@@ -103,6 +112,8 @@ actions! {
     SCHEDULE_DELETE "schedule.delete" DELETE "/api/v1/schedules/{name}" {} "The schedule is gone.";
     SCHEDULE_RUN "schedule.run" POST "/api/v1/schedules/{name}/run" {}
     "A job of the schedule is submitted." then "/jobs/{id}";
+    SCHEDULE_BACKFILL "schedule.backfill" POST "/api/v1/schedules/{name}/backfill" { "from": Text, "to": Text }
+    "Every fire time of that range has its job now.";
     BRIDGE_PAUSE "bridge.pause" POST "/api/v1/bridges/{name}/pause" {} "The bridge is paused within five seconds.";
     BRIDGE_RESUME "bridge.resume" POST "/api/v1/bridges/{name}/resume" {} "The bridge goes on within five seconds.";
     CIRCUIT_OPEN "circuit.open" POST "/api/v1/circuits/{key}/open" { "for_ms": Number }

@@ -170,6 +170,11 @@ impl ApiCalls {
         read(&self.send(Method::GET, path, None).await?)
     }
 
+    /// Asks what takes more than an address to say, and changes nothing.
+    pub(super) async fn ask<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, PageProblem> {
+        read(&self.send(Method::POST, path, Some(body)).await?)
+    }
+
     /// Makes a change by a call of the API, and answers what came of it.
     pub(super) async fn change(
         &self,

@@ -20,6 +20,20 @@ impl PageVisit {
         html! { form.act action="/act" method="post" { (self.hidden(action, at)) (fields) button { (button) } } }
     }
 
+    /// The same on a page of its own: afterwards another one is shown.
+    pub(super) fn form_then(&self, action: &PageAction, fields: &Markup, then: &str, button: &str) -> Markup {
+        if !self.allows(action.route) {
+            return html! {};
+        }
+        html! {
+            form.act action="/act" method="post" {
+                (self.hidden_back(action, &[], then))
+                (fields)
+                button.sure { (button) }
+            }
+        }
+    }
+
     /// The same for what changes much: the button opens what will happen, and a second one does it.
     pub(super) fn confirmed(
         &self,
@@ -46,7 +60,10 @@ impl PageVisit {
     }
 
     fn hidden(&self, action: &PageAction, at: &[(&str, &str)]) -> Markup {
-        let back = self.uri.path_and_query().map_or("/", |path| path.as_str());
+        self.hidden_back(action, at, self.uri.path_and_query().map_or("/", |path| path.as_str()))
+    }
+
+    fn hidden_back(&self, action: &PageAction, at: &[(&str, &str)], back: &str) -> Markup {
         html! {
             input type="hidden" name="proof" value=(self.proof());
             input type="hidden" name="do" value=(action.name);

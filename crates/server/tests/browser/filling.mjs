@@ -51,6 +51,17 @@ export const fill = async (server) => {
   await server.call('PUT', '/api/v1/limits/mails', { kind: 'shop.mail', concurrency: 5 });
   await server.post('/api/v1/rules', { id: 'bad-files', note: 'a file does not mend itself', matches: { error_type: 'shop::BadFile' }, action: 'permanent', enabled: false });
   await server.post('/api/v1/signals', { key: 'approved/4711', payload: { by: 'ann' } });
+  await batch(1, () => ({ kind: 'shop.charge', queue: 'approvals' }));
+  await work(server, 1, 'approvals', () => ({ type: 'waiting', signal: 'approved/4712', timeout_ms: 3_600_000 }));
+  const rows = await server.post('/api/v1/batches', {
+    name: 'import 7', jobs: Array.from({ length: 3 }, () => ({ kind: 'shop.import', queue: 'rows' })),
+  });
+  const [importing] = await claim(server, 'rows', 1);
+  const noPrice = [7, 12].map((line) => ({ error: 'it has no price', error_type: 'shop::NoPrice', item: { line }, keep: true }));
+  await server.post('/api/v1/work/reject', { lease: importing.lease.token, items: noPrice, seen: 40 });
+  await finish(server, [importing], () => ({ type: 'succeeded', result: { lines: 38 } }));
+  const rejected = await until('the rejects are counted', async () => (await server.get('/api/v1/reject-groups')).items[0]);
+  await server.post('/api/v1/circuits/bank/open', { for_ms: 3_600_000 });
   await server.post('/api/v1/queues/imports/pause', { note: 'the files are wrong' });
   return [
     ['overview', '/', /things? needs? you/],
@@ -59,22 +70,25 @@ export const fill = async (server) => {
     ['redrives', '/redrives', /planned/],
     ['redrive-new', `/redrives/new?incident=${incident.fingerprint}`, /Dry run/],
     ['redrive', `/redrives/${plan.id}`, /Nothing was driven yet/],
-    ['rejects', '/rejects', /No items have been rejected/],
+    ['rejects', '/rejects', /it has no price/],
+    ['reject', `/rejects/${rejected.fingerprint}`, /it has no price/],
     ['parked', '/parked', /By reason/],
     ['jobs', '/jobs', /shop\.mail/],
     ['jobs-failed', '/jobs?status=failed', /Drive these again/],
+    ['jobs-change', '/jobs/change?status=pending&queue=orders&change=cancel', /Cancel 2 jobs/],
     ['job', `/jobs/${dead.id}`, /the card was declined/],
     ['submit', '/jobs/new', /Payload, as JSON/],
     ['queues', '/queues', /payments/],
     ['workflows', '/workflows', /order 4711/],
     ['workflow', `/workflows/${workflow.id}`, /charge/],
-    ['batches', '/batches', /No batches yet/],
-    ['signals', '/signals', /approved\/4711/],
+    ['batches', '/batches', /import 7/],
+    ['batch', `/batches/${rows.id}`, /of 3 jobs/],
+    ['signals', '/signals', /approved\/4712/],
     ['schedules', '/schedules', /nightly/],
     ['workers', '/workers', /live/],
     ['bridges', '/bridges', /No bridges yet/],
     ['handoffs', '/handoffs', /No hand-offs yet/],
-    ['circuits', '/circuits', /Circuits/],
+    ['circuits', '/circuits', /bank/],
     ['limits', '/limits', /mails/],
     ['rules', '/rules', /bad-files/],
     ['archive', '/archive', /Nothing has been archived yet/],

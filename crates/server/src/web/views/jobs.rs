@@ -5,6 +5,7 @@ use backstop::State;
 use backstop_core::job::JobJson;
 use maud::{Markup, html};
 
+use super::job_changes::ListChange;
 use crate::shape::Items;
 use crate::web::call::PageProblem;
 use crate::web::form;
@@ -13,7 +14,7 @@ use crate::web::visit::PageVisit;
 use crate::web::words::{none, number, short, short_id, state, when};
 
 /// Conditions that the address may hold, as the API knows them.
-const KEPT: [&str; 11] = [
+pub(super) const KEPT: [&str; 11] = [
     "status",
     "queue",
     "kind",
@@ -47,6 +48,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     let actions = html! {
         @if visit.allows("POST /api/v1/jobs") { a.button href="/jobs/new" { "Submit a job" } }
         (drive(visit))
+        (change(visit))
     };
     Ok(html! {
         (heading("Jobs", &html! { "Newest first. The address holds the filter: send it to somebody." }, &actions))
@@ -78,6 +80,17 @@ fn drive(visit: &PageVisit) -> Markup {
         None => visit.path("/redrives/new", &DRIVEN_BY, &[]),
     };
     html! { a.button href=(to) { "Drive these again…" } }
+}
+
+/// What can be done to all jobs of a state, as they were filtered: they are counted first.
+fn change(visit: &PageVisit) -> Markup {
+    let status: Option<State> = visit.asked("status").and_then(|status| status.parse().ok());
+    let changes = status.into_iter().flat_map(ListChange::of);
+    let allowed = changes.filter(|change| visit.allows(change.action().route));
+    html! { @for change in allowed {
+        @let [word, more] = change.words();
+        a.button href=(visit.path("/jobs/change", &KEPT, &[("change", change.name())])) { (word) " these" (more) "…" }
+    } }
 }
 
 fn filters(visit: &PageVisit) -> Markup {

@@ -11,6 +11,7 @@ pub(super) mod handoffs;
 pub(super) mod incident;
 pub(super) mod incidents;
 pub(super) mod job;
+pub(super) mod job_changes;
 pub(super) mod jobs;
 pub(super) mod limits;
 mod needs;

@@ -5,8 +5,11 @@ use backstop::Timestamp;
 use maud::{Markup, html};
 
 use crate::shape::{Items, ScheduleJson, ScheduleOwnerKind};
-use crate::web::actions::{SCHEDULE_DELETE, SCHEDULE_PAUSE, SCHEDULE_RESUME, SCHEDULE_RUN};
+use crate::web::actions::{
+    SCHEDULE_BACKFILL, SCHEDULE_DELETE, SCHEDULE_PAUSE, SCHEDULE_RESUME, SCHEDULE_RUN,
+};
 use crate::web::call::PageProblem;
+use crate::web::form;
 use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
 use crate::web::words::{mark, none, short, span_ms, when};
@@ -68,6 +71,7 @@ fn row(visit: &PageVisit, one: &ScheduleJson) -> Markup {
                     "One job of it is submitted at once; its rhythm stays as it is.",
                     &html! {},
                 ))
+                (backfill(visit, one))
                 @if one.owner == ScheduleOwnerKind::Api {
                     (visit.confirmed(
                         &SCHEDULE_DELETE,
@@ -80,6 +84,21 @@ fn row(visit: &PageVisit, one: &ScheduleJson) -> Markup {
             }
         }
     }
+}
+
+/// The jobs that it would have submitted in a time that has passed.
+fn backfill(visit: &PageVisit, one: &ScheduleJson) -> Markup {
+    let fields = html! {
+        (form::text("from", "From", "", "such as 2026-01-31T08:00:00Z"))
+        (form::text("to", "To, both included", "", "a moment that has passed"))
+    };
+    visit.confirmed(
+        &SCHEDULE_BACKFILL,
+        &[("name", one.name.as_str())],
+        "Backfill",
+        "One job is submitted for each fire time of that range that has none yet, all at once.",
+        &fields,
+    )
 }
 
 /// Holding it back, and letting it go on: what is passed over meanwhile is up to its misfire policy.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use backstop_server::Scope;
 use serde_json::json;
 
-use super::{Visitor, dead_letter, stage, whole_token};
+use super::{Visitor, dead_letter, proof, stage, whole_token};
 
 #[tokio::test(start_paused = true)]
 async fn what_changed_nothing_is_not_called_done() {
@@ -65,6 +65,12 @@ async fn a_signal_that_is_given_twice_is_sent_once() {
     assert_eq!(waits.json()["results"][0]["ok"], true, "{}", waits.text);
     let page = visitor.get("/signals").await.text;
     let (_, row) = page.split_once("data-rows=\"awaited\"").expect("it is awaited");
+    let job = claimed["jobs"][0]["id"].as_str().unwrap();
+    let link = [("proof", &*proof(&page)), ("job", job), ("signal", "approved")];
+    let linked = visitor.send("/signals", &link).await.text;
+    assert!(linked.contains("It is shown now and never again") && linked.contains("/resume/"), "{linked}");
+    let forged = visitor.send("/signals", &[("proof", "guess"), ("job", job), ("signal", "approved")]).await;
+    assert!(!forged.text.contains("/resume/"), "{}", forged.text);
     let (_, id) = row.split_once("name=\"id\" value=\"").expect("it has an id");
     let id = id.split('"').next().unwrap();
     for _ in 0..2 {
@@ -101,4 +107,96 @@ async fn a_dead_letter_and_a_batch_are_found_where_links_lead() {
     tokio::time::advance(Duration::from_secs(3)).await;
     let reader = Visitor::with(&stage, &stage.token("reader", &[Scope::Read]).await).await;
     assert!(!reader.get(&format!("/batches/{id}")).await.text.contains("action=\"/act\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_jobs_are_changed_as_they_were_filtered_and_counted() {
+    // L7, L8
+    let stage = stage().await;
+    let all = whole_token(&stage).await;
+    let visitor = Visitor::with(&stage, &all).await;
+    for (kind, jobs) in [("row", 3), ("mail", 2)] {
+        for _ in 0..jobs {
+            let job = json!({ "kind": kind }).to_string();
+            assert_eq!(stage.call_with("POST", "/api/v1/jobs", Some(&all), &job).await.status, 201);
+        }
+    }
+    let list = visitor.get("/jobs?status=pending&kind=row").await.text;
+    let to = "/jobs/change?status=pending&amp;kind=row&amp;change=";
+    assert!(list.contains(&format!("{to}cancel")) && list.contains(&format!("{to}pause")), "{list}");
+    assert!(!list.contains(&format!("{to}resume")), "what is pending is not resumed: {list}");
+    assert!(!visitor.get("/jobs").await.text.contains("/jobs/change"), "a state is chosen first");
+    let page = visitor.get("/jobs/change?status=pending&kind=row&change=cancel").await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    for said in ["Cancel 3 jobs", "This cannot be undone", "name=\"expected\" value=\"3\""] {
+        assert!(page.text.contains(said), "{said}: {}", page.text);
+    }
+    assert!(!page.text.contains("name=\"all\""), "{}", page.text);
+    let fields = [
+        ("change", "cancel"),
+        ("status", "pending"),
+        ("kind", "row"),
+        ("expected", "3"),
+        ("note", "not needed"),
+    ];
+    let done = visitor.act("jobs.change", &fields).await;
+    assert_eq!(done.status, 303, "{}", done.text);
+    let left = stage.call("GET", "/api/v1/jobs?status=pending", Some(&all)).await.json();
+    assert_eq!(left["items"].as_array().unwrap().len(), 2, "{left}");
+    let again = visitor.get("/jobs/change?status=pending&kind=row&change=cancel").await.text;
+    assert!(again.contains("There is nothing to change."), "{again}");
+    let whole = visitor.get("/jobs/change?status=pending&change=pause").await.text;
+    assert!(whole.contains("name=\"all\" value=\"true\"") && whole.contains("Pause 2 jobs"), "{whole}");
+    assert_eq!(visitor.get("/jobs/change?status=pending&change=explode").await.status, 404);
+    let reader = Visitor::with(&stage, &stage.token("reader", &[Scope::Read]).await).await;
+    assert!(!reader.get("/jobs?status=pending").await.text.contains("/jobs/change"));
+    assert_eq!(reader.get("/jobs/change?status=pending&change=pause").await.status, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_removed_for_good_by_those_who_may() {
+    // D5
+    let stage = stage().await;
+    let all = whole_token(&stage).await;
+    let visitor = Visitor::with(&stage, &all).await;
+    dead_letter(&stage, &all, json!({ "kind": "charge", "max_retries": 0 }), "no", "No").await;
+    let list = visitor.get("/jobs?status=failed&kind=charge").await.text;
+    assert!(list.contains("/jobs/change?status=failed&amp;kind=charge&amp;change=purge"), "{list}");
+    let page = visitor.get("/jobs/change?status=failed&kind=charge&change=purge").await.text;
+    assert!(page.contains("Remove 1 job for good") && page.contains("dead.purge"), "{page}");
+    let operator = stage.token("operator", &[Scope::Read, Scope::Operate]).await;
+    let operator = Visitor::with(&stage, &operator).await;
+    let list = operator.get("/jobs?status=failed&kind=charge").await.text;
+    assert!(!list.contains("change=purge") && list.contains("change=pause"), "{list}");
+    let done = visitor.act("dead.purge", &[("kind", "charge")]).await;
+    assert_eq!(done.status, 303, "{}", done.text);
+    let left = stage.call("GET", "/api/v1/dead-letters", Some(&all)).await.json();
+    assert_eq!(left["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_is_backfilled() {
+    // W11
+    let stage = stage().await;
+    let all = whole_token(&stage).await;
+    let visitor = Visitor::with(&stage, &all).await;
+    let hourly = json!({ "every_ms": 3_600_000, "kind": "report" }).to_string();
+    let made = stage.call_with("PUT", "/api/v1/schedules/hourly", Some(&all), &hourly).await;
+    assert!(made.status.is_success(), "{}", made.text);
+    let now = async || {
+        stage.call("GET", "/api/v1/clock", Some(&all)).await.json()["now"].as_str().unwrap().to_owned()
+    };
+    let from = now().await;
+    tokio::time::advance(Duration::from_secs(4 * 3_600)).await;
+    let to = now().await;
+    assert!(visitor.get("/schedules").await.text.contains("schedule.backfill"));
+    let range = [("at.name", "hourly"), ("from", &*from), ("to", &*to)];
+    let done = visitor.act("schedule.backfill", &range).await;
+    assert_eq!(done.status, 303, "{}", done.text);
+    let jobs = stage.call("GET", "/api/v1/jobs?kind=report", Some(&all)).await.json();
+    assert!(jobs["items"].as_array().unwrap().len() >= 3, "{jobs}");
+    let wrong = visitor
+        .act("schedule.backfill", &[("at.name", "hourly"), ("from", "yesterday"), ("to", "now")])
+        .await;
+    assert_eq!(wrong.status, 422, "{}", wrong.text);
 }
