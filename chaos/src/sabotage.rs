@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use backstop::{Cause, JobId, Refusal, State, WorkerId};
 use backstop_core::failure::{Decision, Verdict};
-use backstop_core::job::{Ending, Operated, Operation, Remark, Stale, Start};
+use backstop_core::job::{Ending, NoteError, Operated, Operation, Remark, Stale, Start};
 use backstop_core::{Fence, Lease};
 use backstop_store::{
     Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, Layer, NewWorker, Note, Observer, Orphan,
@@ -179,7 +179,7 @@ impl Layer for SabotagedStore {
         })
     }
 
-    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
         Box::pin(async move {
             let is_step =
                 |note: &Note| matches!(note.remark, Remark::Step(_)) && !note.documents(0).is_empty();

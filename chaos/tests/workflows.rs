@@ -219,7 +219,7 @@ async fn kill_workflows(kind: StoreKind, shape: CampaignShape) {
     // A third is sent before anybody waits for it.
     graphs::send(&stage, third(0)).await;
     let work = SubmittedWork::submit(&stage).await;
-    let (mut held, mut ends) = (paused::HeldBack::default(), canceled::Ends::new());
+    let (mut held, mut ends) = (paused::HeldJobs::default(), canceled::Ends::new());
     held.pause_batch(&stage, work.batches[1]).await;
     let (wanted, pause_ms) =
         (SubmittedWork::successes(), if shape == Workers { 50..250 } else { 400..1_200 });

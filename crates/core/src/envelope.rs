@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::failure::TerminalReason;
 use crate::id::JobId;
-use crate::job::{FailureRecord, Record, State, StepHistory, StoredJob};
+use crate::job::{FailureRecord, Record, State, StoredJob};
 
 /// The envelope of a dead letter, with the field names that downstream readers know.
 ///
@@ -21,7 +21,8 @@ pub fn envelope(
         return None;
     }
     let spec = &job.spec;
-    let step_index = record.step_history().map_or(0, StepHistory::next_index);
+    // Of a run that was cut off only what it stored is known.
+    let step_index = record.died_at_step().or_else(|| Some(record.step_history()?.next_index())).unwrap_or(0);
     let finished = record.finished_at.unwrap_or(job.created_at);
     Some(json!({
         "tenantId": crate::tenant::shown(&spec.queue),
@@ -96,6 +97,10 @@ mod tests {
         let job = StoredJob { spec, created_at: at };
         let letter = envelope(&job, &record, None, None).expect("a dead letter");
         assert_eq!(letter["transitionKey"], json!(format!("{}:2:1", job.spec.id)));
+        // A run that says where it died knows better: the first step may have failed and been put up with.
+        record.marks.get_or_insert_default().died_at_step = Some(1);
+        let letter = envelope(&job, &record, None, None).expect("a dead letter");
+        assert_eq!(letter["transitionKey"], json!(format!("{}:1:1", job.spec.id)));
     }
 
     #[test]

@@ -135,6 +135,10 @@ pub struct RejectBatch {
     /// they went to another sink. By it a call of a remote worker that is repeated counts them once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_elsewhere: Vec<u64>,
+    /// How many batches of the job there were when its rejects were told apart from those; nothing is written when
+    /// there are others by now. None where nobody else writes: in the process of the run.
+    #[serde(skip)]
+    pub behind: Option<u32>,
 }
 
 impl RejectBatch {

@@ -1,6 +1,6 @@
 //! The errors an application meets.
 
-use backstop_core::job::{Stale, StepsChanged};
+use backstop_core::job::{NoteError, Stale, StepsChanged};
 use backstop_core::{Refusal, Timestamp};
 use backstop_store::Error as StoreError;
 
@@ -313,6 +313,16 @@ pub enum StepError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<NoteError> for StepError {
+    fn from(refused: NoteError) -> Self {
+        match refused {
+            NoteError::Stale(stale) => Self::Stale(stale),
+            NoteError::StepsChanged(changed) => Self::Changed(changed),
+            NoteError::MoreRejects { .. } => Self::Failed(refused.into()),
+        }
+    }
 }
 
 impl std::fmt::Debug for StepError {

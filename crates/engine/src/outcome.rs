@@ -195,12 +195,15 @@ pub(crate) struct Failed {
     /// What the run waits for: then it has not failed (W10).
     #[serde(default)]
     pub(crate) wait: Option<SignalWait>,
+    /// The index of the step that it came from, of a run that has called steps (W7).
+    #[serde(default)]
+    pub(crate) step: Option<u32>,
 }
 
 impl Failed {
     /// A failure without a value.
     pub(crate) fn plain(failure: Failure) -> Box<Self> {
-        Box::new(Self { failure, value: None, unserializable: None, wait: None })
+        Box::new(Self { failure, value: None, unserializable: None, wait: None, step: None })
     }
 }
 

@@ -30,7 +30,7 @@ mod work;
 use std::sync::Arc;
 
 use backstop_core::failure::redact;
-use backstop_core::job::{Progress, Stale};
+use backstop_core::job::{NoteError, Progress, Stale};
 use backstop_store::{Error as StoreError, Note};
 
 use self::memory::RemoteMemory;
@@ -101,7 +101,7 @@ impl Remote {
         note: &str,
     ) -> Result<Result<(), Stale>, StoreError> {
         let progress = Progress { percent: percent.min(100), note: self.parts.config.sanitized(note) };
-        self.note(Note::progress(grant.lease, progress)).await
+        self.said(Note::progress(grant.lease, progress)).await
     }
 
     /// Keeps lines with a run that is under way, sanitized, as far as its output limit goes (F15).
@@ -114,12 +114,18 @@ impl Remote {
         // All of it at once: a secret may go over several lines.
         let text = redact::sanitize(&*config.redactor, &lines.join("\n"), limit);
         let lines = text.lines().map(str::to_owned).collect();
-        self.note(Note::log(grant.lease, lines, limit)).await
+        self.said(Note::log(grant.lease, lines, limit)).await
     }
 
-    async fn note(&self, note: Note) -> Result<Result<(), Stale>, StoreError> {
+    /// Keeps what is refused only when the lease is stale.
+    async fn said(&self, note: Note) -> Result<Result<(), Stale>, StoreError> {
+        let stale = Stale { job: note.lease.job, fence: note.lease.fence };
+        Ok(self.note(note).await?.map_err(|_| stale))
+    }
+
+    async fn note(&self, note: Note) -> Result<Result<(), NoteError>, StoreError> {
         let stale = Stale { job: note.lease.job, fence: note.lease.fence };
         let mut answers = self.parts.store.annotate(vec![note]).await?;
-        Ok(answers.pop().unwrap_or(Err(stale)))
+        Ok(answers.pop().unwrap_or(Err(stale.into())))
     }
 }

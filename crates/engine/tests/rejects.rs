@@ -3,8 +3,9 @@
 
 mod stores;
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop::prelude::*;
@@ -12,11 +13,11 @@ use backstop::rejects::{
     NewReject, RejectFilter, RejectGroup, RejectLimit, RejectScope, RejectSettings, RejectView,
 };
 use backstop::{
-    Cause, Config, Encryption, JobId, Ran, RejectError, RemoteReject, RemoteWorker, Retention, Retirement,
-    State, WorkRequest,
+    Cause, Config, Encryption, Grant, JobId, Ran, RejectError, RemoteReject, RemoteWorker, Retention,
+    Retirement, State, WorkRequest,
 };
 use backstop_core::WorkerId;
-use backstop_core::job::{JobDetail, Stale};
+use backstop_core::job::{JobDetail, NoteError};
 use backstop_core::sealing::SealingKeys;
 use backstop_core::signing::SecretKey;
 use backstop_store::{Answer, DocumentRange, Drawer, KnownKind, Layer, ModelStore, Note, Store};
@@ -319,12 +320,9 @@ async fn too_many_fail_the_run(store: Arc<dyn Store>) {
     assert_eq!(failure.message, "the run has rejected 6 items, and its limit is 5");
 }
 
-/// W9, E7: a worker elsewhere may send the same rejects again when the answer was lost, also those of which nothing is
-/// known; and none is taken for another.
-async fn a_call_that_is_repeated_counts_once(store: Arc<dyn Store>) {
-    let stage = Stage::on(&store);
+/// A job that runs elsewhere.
+async fn far_away(stage: &Stage) -> (JobId, Grant) {
     let id = stage.engine.enqueue_raw("far", "{}").queue("far").submit().await.expect("stored").id;
-    let remote = stage.engine.remote();
     let request = WorkRequest {
         worker: RemoteWorker { realm: String::new(), name: "far-away".into(), instance: None },
         queues: vec!["far".into()],
@@ -334,7 +332,56 @@ async fn a_call_that_is_repeated_counts_once(store: Arc<dyn Store>) {
         lease: Duration::from_secs(600),
         code_version: None,
     };
-    let grant = remote.claim(request).await.expect("the store is there").remove(0).grant;
+    (id, stage.engine.remote().claim(request).await.expect("the store is there").remove(0).grant)
+}
+
+/// W9, E7: of two calls at the same moment, through two servers, the one that comes second knows what the first told.
+async fn calls_at_the_same_moment_count_each_item_once(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let (id, grant) = far_away(&stage).await;
+    let item = |name: &str| RemoteReject { item: Some(json!(name)), ..RemoteReject::default() };
+    let (faster, same, rejects) = (stage.engine.remote(), grant.clone(), vec![item("a"), item("b")]);
+    let first = async move {
+        assert!(faster.reject(&same, rejects, Some(10)).await.expect("the store is there").is_ok());
+    };
+    let overtaken = Overtaken { below: store.clone(), first: Mutex::new(Some(Box::pin(first))) };
+    let second = Stage::on(&(Arc::new(overtaken) as Arc<dyn Store>));
+    let rejects = vec![item("b"), item("c")];
+    let kept = second.engine.remote().reject(&grant, rejects, Some(12)).await.expect("the store is there");
+    assert!(kept.is_ok());
+    let counts = stage.detail(id).await.reads().rejects.expect("there are some");
+    assert_eq!((counts.stored, counts.rejected, counts.seen), (3, 3, 12));
+    assert_eq!(stage.rejects(id).await.len(), 3);
+}
+
+/// Somebody else is faster than the first write.
+struct Overtaken {
+    below: Arc<dyn Store>,
+    first: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+}
+
+impl Layer for Overtaken {
+    fn below(&self) -> &dyn Store {
+        &*self.below
+    }
+
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
+        let first = self.first.lock().expect("no panic").take();
+        Box::pin(async move {
+            if let Some(first) = first {
+                first.await;
+            }
+            self.below.annotate(notes).await
+        })
+    }
+}
+
+/// W9, E7: a worker elsewhere may send the same rejects again when the answer was lost, also those of which nothing is
+/// known; and none is taken for another.
+async fn a_call_that_is_repeated_counts_once(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let (id, grant) = far_away(&stage).await;
+    let remote = stage.engine.remote();
     let bare = |error: &str| RemoteReject { error: error.into(), ..RemoteReject::default() };
     let known = || RemoteReject { item: Some(json!("a")), ..bare("bad") };
     let keyed = || RemoteReject { key: Some("line 7".into()), ..known() };
@@ -388,6 +435,7 @@ async fn everything(store: Arc<dyn Store>) {
     a_panic_loses_none(store.clone()).await;
     too_many_fail_the_run(store.clone()).await;
     a_call_that_is_repeated_counts_once(store.clone()).await;
+    calls_at_the_same_moment_count_each_item_once(store.clone()).await;
     rejects_outlive_their_job(store).await;
 }
 
@@ -429,7 +477,7 @@ impl Layer for Watched {
         &*self.below
     }
 
-    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
         self.written.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             let answer = self.below.annotate(notes).await?;

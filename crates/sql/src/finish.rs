@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use backstop_core::job::{Stale, State};
+use backstop_core::job::{NoteError, Stale, State};
 use backstop_core::{Fence, JobId, Lease};
 use backstop_store::working_set::{WorkingSet, stale};
 use backstop_store::{Duty, Finish, Note, Term};
@@ -131,12 +131,12 @@ pub(crate) async fn start(
 pub(crate) async fn annotate(
     tx: &mut Transaction,
     notes: &[Note],
-) -> Result<Vec<Result<(), Stale>>, SqlFailure> {
+) -> Result<Vec<Result<(), NoteError>>, SqlFailure> {
     let leases: Vec<Lease> = notes.iter().map(|note| note.lease).collect();
     let shared = tx.shared.clone();
     let (Held { mut set, live }, _) = hold::lock(tx, &shared.context(), &leases, Vec::new()).await?;
     let annotate = |note: &Note| {
-        if live.contains(&note.lease.worker) { set.annotate(note) } else { Err(stale(&note.lease)) }
+        if live.contains(&note.lease.worker) { set.annotate(note) } else { Err(stale(&note.lease).into()) }
     };
     let answers = notes.iter().map(annotate).collect();
     let now = set.now;

@@ -1,6 +1,6 @@
 //! Ending runs, by their workers and by the rescue, and the progress that handlers report.
 
-use backstop_core::job::{Ending, Remark, Spec, Stale, State};
+use backstop_core::job::{Ending, NoteError, Remark, Spec, Stale, State};
 use backstop_core::outbox::OutboxMessage;
 use backstop_core::{event, tenant};
 use backstop_store::{Duty, Finish, Note, Term};
@@ -123,7 +123,7 @@ fn start_terms(
 pub(crate) fn annotate(
     tx: &mut WriteTransaction<'_>,
     notes: &[Note],
-) -> Result<Vec<Result<(), Stale>>, SqliteFailure> {
+) -> Result<Vec<Result<(), NoteError>>, SqliteFailure> {
     let mut live = LiveWorkers::default();
     notes.iter().map(|note| annotate_one(tx, &mut live, note)).collect()
 }
@@ -132,14 +132,17 @@ fn annotate_one(
     tx: &mut WriteTransaction<'_>,
     live: &mut LiveWorkers,
     note: &Note,
-) -> Result<Result<(), Stale>, SqliteFailure> {
-    let refused = Ok(Err(stale(&note.lease)));
+) -> Result<Result<(), NoteError>, SqliteFailure> {
+    let refused = Ok(Err(stale(&note.lease).into()));
     if !live.is_live(tx, note.lease.worker)? {
         return refused;
     }
     let Some(mut stored) = tx.find(note.lease.job)? else { return refused };
     let before = stored.record.clone();
-    let Ok(kept) = stored.record.note(&note.lease, &note.remark) else { return refused };
+    let kept = match stored.record.note(&note.lease, &note.remark) {
+        Ok(kept) => kept,
+        Err(refused) => return Ok(Err(refused)),
+    };
     tx.save(&stored, &before)?;
     if let (Some(_), Remark::Rejects(batch)) = (kept, &note.remark) {
         let rejects: Vec<_> = OutboxMessage::rejects(&tx.sinks, batch).collect();

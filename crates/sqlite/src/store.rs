@@ -10,7 +10,7 @@ use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
-    Attempt, JobDetail, JobSummary, JobView, Operated, Operation, Retention, Stale, State,
+    Attempt, JobDetail, JobSummary, JobView, NoteError, Operated, Operation, Retention, Stale, State,
 };
 use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
@@ -137,7 +137,7 @@ impl WorkStore for SqliteStore {
         self.write(endings.len(), move |tx| finish::finish(tx, &endings))
     }
 
-    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
         self.write(notes.len(), move |tx| finish::annotate(tx, &notes))
     }
 

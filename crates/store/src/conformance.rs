@@ -175,6 +175,7 @@ macro_rules! conformance {
                 a_step_is_stored_once_and_read_by_the_next_run
                 a_stale_lease_stores_no_step
                 a_stored_success_is_not_written_again
+                a_step_in_the_place_of_another_is_refused
                 an_effect_is_unknown_until_its_outcome_is_stored
                 steps_of_a_success_are_told
                 a_redrive_keeps_the_steps

@@ -10,7 +10,7 @@ use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
-    Attempt, JobDetail, JobSummary, JobView, NewJob, Operated, Operation, Retention, Stale, State,
+    Attempt, JobDetail, JobSummary, JobView, NewJob, NoteError, Operated, Operation, Retention, Stale, State,
 };
 use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
@@ -115,7 +115,7 @@ verbs! {
         peek(claim: &Claim) -> Peek;
         start(leases: Vec<Lease>) -> Vec<Result<(), Stale>>;
         finish(endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
-        annotate(notes: Vec<Note>) -> Vec<Result<(), Stale>>;
+        annotate(notes: Vec<Note>) -> Vec<Result<(), NoteError>>;
         enlist(worker: NewWorker) -> ();
         renew(worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Renewed;
         retire(worker: WorkerId) -> ();

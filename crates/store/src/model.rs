@@ -35,7 +35,7 @@ use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
-    Attempt, JobDetail, JobSummary, JobView, Operated, Operation, Retention, Stale, State,
+    Attempt, JobDetail, JobSummary, JobView, NoteError, Operated, Operation, Retention, Stale, State,
 };
 use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
@@ -159,7 +159,7 @@ impl WorkStore for ModelStore {
         Box::pin(async move { self.write(|tables, commit| Ok(tables.finish(&endings, commit))) })
     }
 
-    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
         Box::pin(async move { self.write(|tables, commit| Ok(tables.annotate(notes, commit))) })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::Cause;
-use backstop_core::job::{Aging, JobDetail, OnConflict, Remark, Retention, Stale, State};
+use backstop_core::job::{Aging, JobDetail, NoteError, OnConflict, Remark, Retention, Stale, State};
 use backstop_core::{Refusal, WorkerId};
 use backstop_store::conformance::{MemoryPlace, StorePlace, compare};
 use backstop_store::*;
@@ -116,7 +116,7 @@ impl<F: Fault> Layer for Broken<F> {
         Box::pin(async move { self.0.finish(self.bend(endings).await?).await })
     }
 
-    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
         self.0.annotate(F::annotate(notes))
     }
 

@@ -83,6 +83,15 @@ impl StepHistory {
         })
     }
 
+    /// True when this run has said that the effect did not happen. It does not call it once more: what it says of the
+    /// first call may come late, and would be taken for what became of the second.
+    #[must_use]
+    pub fn is_over_in(&self, run: u32, name: &str) -> bool {
+        let is_it =
+            |mark: &StepMark| mark.name == name && mark.run == run && mark.state == StepState::NotDone;
+        self.marks().iter().any(is_it)
+    }
+
     /// True when an effect of this name was begun, and its outcome is not known to be a success.
     #[must_use]
     pub fn is_begun(&self, name: &str) -> bool {

@@ -31,6 +31,8 @@ pub struct Ending {
     pub decision: Decision,
     /// What went wrong, if anything did.
     pub failure: Option<FailureRecord>,
+    /// The index of the step that it came from (W7).
+    pub step: Option<u32>,
     /// What the handler returned, as JSON text.
     pub result: Option<Arc<str>>,
     /// Something a person should know although the job succeeded (L6).
@@ -54,6 +56,7 @@ impl Ending {
             cause,
             decision,
             failure: None,
+            step: None,
             result: None,
             warning: None,
             output: None,

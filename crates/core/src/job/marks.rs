@@ -41,6 +41,9 @@ pub struct Marks {
     /// What is stored of its steps and effects (W7, W8); it stays as long as the job.
     #[serde(default, skip_serializing_if = "StepHistory::is_empty")]
     pub steps: StepHistory,
+    /// The step at which its last run died (W7), of a dead letter whose run said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub died_at_step: Option<u32>,
     /// The signal that it waits for (W10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<SignalWait>,

@@ -56,7 +56,7 @@ pub use priority::{Aging, Priority, UnknownPriority};
 pub use provenance::{Provenance, Signature, is_trace_parent};
 pub use reads::{AttemptJson, JobJson};
 pub use record::{Hold, Operated, Operation, Progress, Record, Stale, Unclaimable};
-pub use remark::{LogLines, Remark};
+pub use remark::{LogLines, NoteError, Remark};
 pub use retention::Retention;
 pub use signal_wait::{SignalAnswer, SignalWait, signal_of_step, signal_step};
 pub use spec::{Callback, Header, NewJob, OnConflict, Spec, Start, StoredJob};

@@ -384,7 +384,10 @@ impl Record {
             .as_ref()
             .map_or(reason.as_str(), |failure| failure.fingerprint.as_str())
             .to_owned();
-        self.mark(|marks| marks.incident = incident);
+        self.mark(|marks| {
+            marks.incident = incident;
+            marks.died_at_step = ending.step;
+        });
         self.note_alert(&about, now);
     }
 
@@ -557,6 +560,7 @@ impl Record {
             marks.plan = None;
             marks.needs = None;
             marks.deferred_since = None;
+            marks.died_at_step = None;
             marks.signal = None;
         });
         Ok(self.answer(true))

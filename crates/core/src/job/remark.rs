@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Progress, Record, Stale, StepHistory, StepMark, StepWrite};
-use crate::id::Lease;
+use super::{Progress, Record, Stale, StepHistory, StepMark, StepWrite, StepsChanged};
+use crate::id::{JobId, Lease};
 use crate::reject::{RejectBatch, RejectTally};
 
 /// What a run that is under way says.
@@ -24,6 +24,23 @@ pub enum Remark {
     Step(StepWrite),
     /// Items that it could not handle (W9).
     Rejects(RejectBatch),
+}
+
+/// Why what a run says is not kept. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoteError {
+    /// The lease is not the current hold, or its run has not started (L5).
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// Something else is stored in the place of the step (W7).
+    #[error(transparent)]
+    StepsChanged(#[from] StepsChanged),
+    /// The rejects were told apart from those that are stored, and by now there are more (W9).
+    #[error("job {job} has stored other rejects meanwhile: read them, and tell what is still new")]
+    MoreRejects {
+        /// The job.
+        job: JobId,
+    },
 }
 
 /// Lines of one run, up to a limit.
@@ -68,10 +85,10 @@ impl Record {
     /// to be kept, if it brings one (W7, W9).
     ///
     /// # Errors
-    /// [`Stale`] when the lease is not the current hold, or its run has not started.
-    pub fn note(&mut self, lease: &Lease, remark: &Remark) -> Result<Option<u32>, Stale> {
+    /// [`NoteError`] says why nothing was changed.
+    pub fn note(&mut self, lease: &Lease, remark: &Remark) -> Result<Option<u32>, NoteError> {
         if self.held_by(lease)?.started_at.is_none() {
-            return Err(Stale { job: lease.job, fence: lease.fence });
+            return Err(Stale { job: lease.job, fence: lease.fence }.into());
         }
         match remark {
             Remark::Progress(progress) => self.progress = Some(progress.clone()),
@@ -79,8 +96,16 @@ impl Record {
                 let logged = marks.logged.get_or_insert_default();
                 lines.iter().for_each(|line| logged.push(line, *limit));
             }),
-            Remark::Step(write) => return Ok(self.write_step(write)),
-            Remark::Rejects(batch) => return Ok(self.write_rejects(batch)),
+            Remark::Step(write) => {
+                self.step_history().map_or(Ok(()), |history| history.check_write(write))?;
+                return Ok(self.write_step(write));
+            }
+            Remark::Rejects(batch) => {
+                if self.rejects().cloned().unwrap_or_default().is_behind(batch) {
+                    return Err(NoteError::MoreRejects { job: lease.job });
+                }
+                return Ok(self.write_rejects(batch));
+            }
         }
         Ok(None)
     }
@@ -124,6 +149,12 @@ impl Record {
     #[must_use]
     pub fn step_history(&self) -> Option<&StepHistory> {
         self.marks.as_ref().map(|marks| &marks.steps).filter(|steps| !steps.is_empty())
+    }
+
+    /// The step at which its last run died, if that is known (D1).
+    #[must_use]
+    pub fn died_at_step(&self) -> Option<u32> {
+        self.marks.as_ref().and_then(|marks| marks.died_at_step)
     }
 
     /// The positions under which results of its steps are kept.

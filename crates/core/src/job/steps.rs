@@ -207,6 +207,16 @@ impl StepHistory {
         index.map_or(Ok(()), |index| self.placed(index, name, None).map(drop))
     }
 
+    /// Checks the place of a step that is written: two calls of one run may be on their way, and the one that comes
+    /// second knows nothing of the first.
+    pub(super) fn check_write(&self, write: &StepWrite) -> Result<(), StepsChanged> {
+        let key = match &write.fact {
+            StepFact::Begun(key) => Some(&**key),
+            StepFact::Done(_) | StepFact::NotDone => None,
+        };
+        write.index.map_or(Ok(()), |index| self.placed(index, &write.name, key).map(drop))
+    }
+
     /// Checks the place of a wait for a signal by a worker elsewhere, likewise. One that is answered already is no
     /// other step: then the run waits for it once more.
     ///

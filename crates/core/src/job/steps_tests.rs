@@ -1,7 +1,9 @@
 //! What a call of a step comes to, and what is written of it.
 
 use super::*;
-use crate::job::{EffectCall, EffectPolicy, EffectReplay};
+use crate::job::{EffectCall, EffectPolicy, EffectReplay, NoteError, Record, Remark, Spec};
+use crate::time::Timestamp;
+use crate::{Fence, JobId, Lease, WorkerId};
 
 fn done(index: u32, name: &str) -> StepWrite {
     StepWrite { index: Some(index), name: name.to_owned(), fact: StepFact::Done("1".into()) }
@@ -123,6 +125,38 @@ fn the_policy_says_what_becomes_of_an_unknown_effect() {
         let answers = [RetrySafe, Verify, Ask].map(|policy| replay.under(policy));
         assert_eq!(answers, [safe, verify, ask], "{replay:?}");
     }
+}
+
+#[test]
+fn a_step_is_written_in_its_place_or_not_at_all() {
+    // W7, E7: of two calls on their way at once, the second was decided without the first.
+    let spec = Spec::new(JobId::from_u128(1), "work", "{}");
+    let mut record = Record::new(&spec, Timestamp::EPOCH);
+    let lease = Lease { job: spec.id, worker: WorkerId::from_u128(2), fence: Fence(3) };
+    record.claim(lease.worker, lease.fence, Timestamp::EPOCH, true).expect("it is pending");
+    let mut note = |write: StepWrite| {
+        let answer = record.note(&lease, &Remark::Step(write));
+        (answer, record.steps().len())
+    };
+    assert_eq!(note(done(0, "fetch")), (Ok(Some(0)), 1));
+    for write in [done(0, "scale"), done(1, "fetch"), begun(0, "pay", "k")] {
+        let (answer, steps) = note(write);
+        assert!(matches!(answer, Err(NoteError::StepsChanged(_))), "{answer:?}");
+        assert_eq!(steps, 1);
+    }
+    assert_eq!(note(done(1, "scale")), (Ok(Some(1)), 2));
+    assert_eq!(note(StepWrite { index: None, ..done(0, "render") }), (Ok(Some(2)), 3));
+}
+
+#[test]
+fn an_effect_that_did_not_happen_is_over_in_its_run() {
+    // W8, E7
+    let mut history = history(&[begun(0, "charge", "k")]);
+    assert!(!history.is_over_in(1, "charge"), "it may have happened");
+    history.write(&StepWrite { fact: StepFact::NotDone, ..done(0, "charge") }, 1);
+    assert!(history.is_over_in(1, "charge"));
+    assert!(!history.is_over_in(2, "charge"), "the next run calls it again");
+    assert!(!history.is_over_in(1, "other"));
 }
 
 #[test]

@@ -45,6 +45,11 @@ impl From<&RejectTally> for RejectCounts {
 }
 
 impl RejectTally {
+    /// True when others have written since the rejects of this batch were told apart from those that are stored.
+    pub(crate) fn is_behind(&self, batch: &RejectBatch) -> bool {
+        batch.behind.is_some_and(|known| known != self.batches) && self.last != batch.id()
+    }
+
     /// Takes a batch; answers its number, unless there is nothing to keep of it or it was stored already.
     pub(crate) fn take(&mut self, batch: &RejectBatch) -> Option<u32> {
         (self.run, self.rejected, self.seen) = (batch.run, batch.rejected, batch.seen);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::failure::fingerprint::fingerprint;
-use crate::job::{Record, Remark, Spec};
+use crate::job::{NoteError, Record, Remark, Spec};
 use crate::{Fence, Lease, WorkerId};
 
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
@@ -36,6 +36,7 @@ fn batch(run: u32, rejects: Vec<Reject>) -> RejectBatch {
         seen: 10,
         rejects,
         kept_elsewhere: Vec::new(),
+        behind: None,
     }
 }
 
@@ -55,6 +56,13 @@ fn a_batch_is_counted_once_by_whoever_holds_the_job() {
     assert_eq!(record.note(&lease, &counts), Ok(None), "all of them are known");
     let tally = record.rejects().expect("there are some").clone();
     assert_eq!((tally.stored, tally.batches, tally.rejected, tally.seen), (3, 2, 5, 10));
+    let late = RejectBatch { behind: Some(1), ..batch(1, vec![reject("d", "no name")]) };
+    let before = record.clone();
+    let refused = NoteError::MoreRejects { job: spec.id };
+    assert_eq!(record.note(&lease, &Remark::Rejects(late)), Err(refused), "others were faster");
+    assert_eq!(record, before);
+    let again = RejectBatch { behind: Some(1), ..batch(1, vec![reject("c", "no name")]) };
+    assert_eq!(record.note(&lease, &Remark::Rejects(again)), Ok(None), "it is the last one, and known");
     let elsewhere = RejectBatch { rejected: 6, kept_elsewhere: vec![7], ..batch(1, vec![]) };
     let elsewhere = Remark::Rejects(elsewhere);
     assert_eq!(record.note(&lease, &elsewhere), Ok(Some(2)), "it is known, and not stored");

@@ -26,6 +26,21 @@ pub(super) fn current_name(run: &Run) -> Option<String> {
     run.steps.name_of(index)
 }
 
+impl Run {
+    /// Runs the code of a step as that, and remembers when it fails.
+    async fn in_step<T, E: Into<BoxError>>(
+        &self,
+        call: &StepCall,
+        code: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, StepError> {
+        let answer = INDEX.scope(call.index, code).await;
+        answer.map_err(|error| {
+            self.steps.failed(call.index);
+            StepError::Failed(error.into())
+        })
+    }
+}
+
 type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send + 'a>>;
 type Code<'a, T> = Box<dyn FnOnce() -> Work<'a, T> + Send + 'a>;
 
@@ -84,8 +99,7 @@ impl<C> JobContext<C> {
             if let StepReplay::Stored(position) = call.replay {
                 return run.stored_step(&call.name, position).await;
             }
-            let value =
-                INDEX.scope(call.index, code()).await.map_err(|error| StepError::Failed(error.into()))?;
+            let value = run.in_step(&call, code()).await?;
             let success = run.success_of(&call, &value)?;
             run.write_step(&call, success).await?;
             Ok(value)
@@ -257,7 +271,7 @@ impl<T: Serialize + DeserializeOwned + Send> Effect<'_, T> {
             EffectReplay::Run => {}
             EffectReplay::Verify => {
                 if let UnknownPolicy::Verify(look) = policy
-                    && let Some(outcome) = INDEX.scope(call.index, look()).await.map_err(StepError::Failed)?
+                    && let Some(outcome) = run.in_step(&call, look()).await?
                 {
                     let success = run.success_of(&call, &outcome)?;
                     run.write_step(&call, success).await?;
@@ -268,17 +282,17 @@ impl<T: Serialize + DeserializeOwned + Send> Effect<'_, T> {
                 return run.noting(Err(StepError::Unknown { name: call.name, key, run: began }));
             }
         }
-        match INDEX.scope(call.index, code()).await {
+        match run.in_step(&call, code()).await {
             Ok(outcome) => {
                 let success = run.success_of(&call, &outcome)?;
                 run.write_step(&call, success).await?;
                 Ok(outcome)
             }
             Err(error) => {
-                if error.is::<NotDone>() {
+                if matches!(&error, StepError::Failed(error) if error.is::<NotDone>()) {
                     run.write_step(&call, StepFact::NotDone).await?;
                 }
-                Err(StepError::Failed(error))
+                Err(error)
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backstop_core::failure::{Cause, TerminalReason, Verdict};
-use backstop_core::job::{Ending, NewJob, Remark, Stale, State};
+use backstop_core::job::{Ending, NewJob, NoteError, Remark, Stale, State};
 use backstop_core::{Lease, Refusal, WorkerId};
 use backstop_store::{
     Answer, Claim, Claimed, Finish, Layer, Note, Overdue, Renewed, Signal, Store, Submit, Submitted, Term,
@@ -135,7 +135,7 @@ impl Layer for Metered {
         self.endings("finish", endings, |store, endings| store.finish(endings))
     }
 
-    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
         let rejects: Vec<(usize, Arc<str>, usize)> = notes
             .iter()
             .enumerate()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use backstop_core::job::{NewJob, Remark, Stale};
+use backstop_core::job::{NewJob, NoteError, Remark, Stale};
 use backstop_core::{Lease, Refusal, Timestamp};
 use backstop_store::{
     Answer, Document, DocumentRange, Documents, Drawer, Error, Layer, ModelStore, Note, Store, StoreInfo,
@@ -164,7 +164,7 @@ impl Layer for ChildStore {
         })
     }
 
-    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(notes.len());
             for note in notes {
@@ -174,11 +174,11 @@ impl Layer for ChildStore {
                         self.ask(StoreCall::Progress(progress)).await.map(|_| Ok(()))
                     }
                     Remark::Step(write) => match self.ask(StoreCall::Step(write)).await? {
-                        CallAnswer::Written(taken) => Ok(if taken { Ok(()) } else { Err(stale) }),
+                        CallAnswer::Written(taken) => Ok(if taken { Ok(()) } else { Err(stale.into()) }),
                         other => unexpected(other),
                     },
                     Remark::Rejects(batch) => match self.ask(StoreCall::Rejects(batch)).await? {
-                        CallAnswer::Written(taken) => Ok(if taken { Ok(()) } else { Err(stale) }),
+                        CallAnswer::Written(taken) => Ok(if taken { Ok(()) } else { Err(stale.into()) }),
                         other => unexpected(other),
                     },
                     // Lines go to the worker as they are said.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use backstop_core::Refusal;
 use backstop_core::failure::fingerprint::fingerprint;
-use backstop_core::job::{JobDetail, Record, Spec, Stale};
+use backstop_core::job::{JobDetail, NoteError, Record, Spec, Stale};
 use backstop_core::reject::{
     ItemCounts, MOST_BATCHES, MOST_BYTES_TOGETHER, MOST_TOGETHER, Reject, RejectBatch, RejectScope,
     RejectTally, item_fingerprint,
@@ -52,6 +52,29 @@ pub struct RemoteReject {
     pub last: Option<bool>,
 }
 
+/// How often a call is told apart from others that come at the same time.
+const TRIES: usize = 20;
+
+/// Why a call is not kept, or not all of it.
+enum Unkept {
+    Stale(Stale),
+    /// Other rejects of the job were stored while it was told apart from them.
+    MoreRejects,
+    Failed(OperateError),
+}
+
+impl From<StoreError> for Unkept {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<Refusal> for Unkept {
+    fn from(refusal: Refusal) -> Self {
+        Self::Failed(refusal.into())
+    }
+}
+
 impl Remote {
     /// Keeps items that a run has rejected. Answers why the run has rejected too much, if it has: then it fails when it
     /// ends, whatever its worker says. The same call again, after an answer that was lost, counts nothing twice; of
@@ -60,22 +83,40 @@ impl Remote {
     /// `seen` is how many items the run has looked at so far, in all.
     ///
     /// # Errors
-    /// When the job has too many rejects, or the store or the sink is away. A lease that is no longer held is answered,
-    /// not an error.
+    /// When the job has too many rejects, or the store or the sink is away, or other calls of the run stand in the way
+    /// for long. A lease that is no longer held is answered, not an error.
     pub async fn reject(
         &self,
         grant: &Grant,
         rejects: Vec<RemoteReject>,
         seen: Option<u64>,
     ) -> Result<Result<Option<String>, Stale>, OperateError> {
-        let (store, lease) = (&self.parts.store, grant.lease);
-        let stale = Stale { job: lease.job, fence: lease.fence };
-        let found = store.jobs(vec![lease.job]).await?.pop().flatten();
-        let Some(JobDetail { view, .. }) = found else { return Ok(Err(stale)) };
-        let (spec, record) = (&view.job.spec, &view.record);
-        if record.held_by(&lease).is_err() {
-            return Ok(Err(stale));
+        for _ in 0..TRIES {
+            match self.reject_once(grant, rejects.clone(), seen).await {
+                Err(Unkept::Stale(stale)) => return Ok(Err(stale)),
+                Err(Unkept::Failed(error)) => return Err(error),
+                // Another call of the run was faster: what it has told of is no news any more.
+                Err(Unkept::MoreRejects) => {}
+                Ok(problem) => return Ok(Ok(problem)),
+            }
         }
+        let location = format!("rejects of job {}", grant.lease.job);
+        let problem = "other calls of its run are always faster".to_owned();
+        Err(StoreError::Unavailable { location, problem, source: None }.into())
+    }
+
+    async fn reject_once(
+        &self,
+        grant: &Grant,
+        rejects: Vec<RemoteReject>,
+        seen: Option<u64>,
+    ) -> Result<Option<String>, Unkept> {
+        let (store, lease) = (&self.parts.store, grant.lease);
+        let stale = Unkept::Stale(Stale { job: lease.job, fence: lease.fence });
+        let found = store.jobs(vec![lease.job]).await?.pop().flatten();
+        let Some(JobDetail { view, .. }) = found else { return Err(stale) };
+        let (spec, record) = (&view.job.spec, &view.record);
+        record.held_by(&lease).map_err(Unkept::Stale)?;
         let mut tally = of_this_run(record);
         if tally.batches >= MOST_BATCHES {
             let (actual, limit) = (tally.batches as usize + 1, MOST_BATCHES as usize);
@@ -104,19 +145,15 @@ impl Remote {
         tally.seen = tally.seen.max(seen.unwrap_or_default());
         for batch in batches(&batch(spec, record, &tally, store.now().await?), told) {
             tally.rejected = batch.rejected;
-            if self.write_rejects(grant, batch).await?.is_err() {
-                return Ok(Err(stale));
-            }
+            let counts = batch.identities().next().is_some();
+            self.write_rejects(grant, RejectBatch { behind: Some(tally.batches), ..batch }).await?;
+            tally.batches += u32::from(counts);
         }
-        Ok(Ok(self.parts.config.rejects.limit_for(&spec.kind).exceeded(tally.rejected, tally.seen, false)))
+        Ok(self.parts.config.rejects.limit_for(&spec.kind).exceeded(tally.rejected, tally.seen, false))
     }
 
     /// Hands a batch over, and counts it on the record.
-    async fn write_rejects(
-        &self,
-        grant: &Grant,
-        mut batch: RejectBatch,
-    ) -> Result<Result<(), Stale>, OperateError> {
+    async fn write_rejects(&self, grant: &Grant, mut batch: RejectBatch) -> Result<(), Unkept> {
         let (settings, figures) = (&self.parts.config.rejects, &self.parts.figures);
         if let Some(sink) = settings.sink.as_ref().filter(|_| !batch.rejects.is_empty()) {
             let count = batch.rejects.len();
@@ -137,7 +174,11 @@ impl Remote {
             let RejectBatch { rejects, kept_elsewhere, .. } = &mut batch;
             kept_elsewhere.extend(rejects.drain(..).map(|reject| reject.identity()));
         }
-        Ok(self.note(Note::rejects(grant.lease, batch)).await?)
+        let stale = Stale { job: grant.lease.job, fence: grant.lease.fence };
+        self.note(Note::rejects(grant.lease, batch)).await?.map_err(|refused| match refused {
+            NoteError::MoreRejects { .. } => Unkept::MoreRejects,
+            NoteError::Stale(_) | NoteError::StepsChanged(_) => Unkept::Stale(stale),
+        })
     }
 
     /// One item; `place` tells it from all others when nothing is known of it.
@@ -232,5 +273,6 @@ fn batch(spec: &Spec, record: &Record, tally: &RejectTally, at: Timestamp) -> Re
         seen: tally.seen,
         rejects: Vec::new(),
         kept_elsewhere: Vec::new(),
+        behind: Some(tally.batches),
     }
 }

@@ -115,6 +115,9 @@ impl Remote {
         admit::key("key", call.key, &self.parts.config.limits)?;
         let detail = self.held(lease).await?;
         let (history, run) = (history(&detail), detail.view.record.runs);
+        if history.is_over_in(run, name) {
+            return Err(Refusal::invalid("name", "this run has said that the effect did not happen").into());
+        }
         match history.replay_effect(&call, run)? {
             EffectReplay::Begin => {
                 let fact = StepFact::Begun(call.key.to_owned());
@@ -162,7 +165,7 @@ impl Remote {
             let (actual, limit) = (history.marks().len() + 1, MOST_STEPS);
             return Err(Refusal::TooLarge { field: "job", actual, limit, unit: "steps" }.into());
         }
-        self.note(Note::step(lease, write)).await?.map_err(StepError::Stale)
+        Ok(self.note(Note::step(lease, write)).await??)
     }
 
     /// A stored result, opened if it is sealed, or why it cannot be read.

@@ -64,6 +64,7 @@ pub(crate) fn conclude(
                 let mut concluded = judge(config, rules, &job, &record, &failed.failure, hook);
                 let kept = keep(config, &job, failed.value);
                 (concluded.ending.result, concluded.ending.warning) = kept;
+                concluded.ending.step = failed.step;
                 concluded
             }
         },

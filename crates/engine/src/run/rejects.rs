@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use backstop_core::failure::{CallResult, Cause, Failure};
-use backstop_core::job::Spec;
+use backstop_core::job::{Spec, Stale};
 use backstop_core::reject::{
     ItemCounts, MOST_BATCHES, MOST_BYTES_TOGETHER, MOST_TOGETHER, Reject, RejectBatch, RejectLimit,
 };
@@ -210,6 +210,7 @@ impl Run {
             seen,
             rejects,
             kept_elsewhere: Vec::new(),
+            behind: None,
         }
     }
 
@@ -239,7 +240,9 @@ impl Run {
         }
         let note = || parts.store.annotate(vec![Note::rejects(self.lease, batch.clone())]);
         match (self.reject_call(note).await, settings.on_failure) {
-            (Ok(answers), _) => Ok(answers.into_iter().collect::<Result<(), _>>()?),
+            // Nobody else writes rejects under this lease.
+            (Ok(answers), _) if answers.iter().all(Result::is_ok) => Ok(()),
+            (Ok(_), _) => Err(Stale { job: self.lease.job, fence: self.lease.fence }.into()),
             (Err(error), SinkFailure::Fail) => Err(error),
             (Err(error), SinkFailure::Continue) => {
                 self.sink_failed(count, &error.to_string());

@@ -35,14 +35,30 @@ const WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)]
 /// What a run knows of its steps.
 #[derive(Debug, Default)]
 pub(crate) struct RunSteps {
-    /// Names in the order of their calls.
-    calls: Mutex<Vec<String>>,
+    /// In the order of their calls.
+    calls: Mutex<Vec<CalledStep>>,
     /// Why the run cannot go well, whatever its handler says.
     problem: Mutex<Option<Box<Failure>>>,
     /// What the run waits for (W10): it ends with that, whatever its handler says.
     wait: Mutex<Option<SignalWait>>,
     /// Results of earlier runs by key, read when the first of them is needed.
     stored: OnceCell<HashMap<String, Arc<str>>>,
+}
+
+/// A step that the run has called, and what came of it.
+#[derive(Debug)]
+struct CalledStep {
+    name: String,
+    progress: CallProgress,
+}
+
+/// How far the call of a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallProgress {
+    Open,
+    Done,
+    /// Its code failed when so many steps had been called.
+    Failed(usize),
 }
 
 /// One call of a step.
@@ -83,26 +99,52 @@ impl RunSteps {
     /// The name of the next wait for a signal: the first that this run has not used.
     fn next_wait(&self, signal: &str) -> String {
         let calls = lock(&self.calls);
-        let is_used = |name: &String| calls.iter().any(|called| called == name);
+        let is_used = |name: &String| calls.iter().any(|called| called.name == *name);
         let mut names = (1..).map(|nth| signal_step(signal, nth));
         names.find(|name| !is_used(name)).unwrap_or_default()
     }
 
     /// The name of the step that was called so.
     pub(crate) fn name_of(&self, index: u32) -> Option<String> {
-        lock(&self.calls).get(usize::try_from(index).ok()?).cloned()
+        Some(lock(&self.calls).get(usize::try_from(index).ok()?)?.name.clone())
+    }
+
+    /// Where the run is when it fails (D1): the first step that it has called and not finished, otherwise behind all
+    /// that it has called. A step that failed before others were called was put up with. None for a run without steps.
+    pub(crate) fn failed_at(&self) -> Option<u32> {
+        let calls = lock(&self.calls);
+        let is_unfinished = |called: &CalledStep| match called.progress {
+            CallProgress::Open => true,
+            CallProgress::Done => false,
+            CallProgress::Failed(called_then) => called_then == calls.len(),
+        };
+        let at = calls.iter().position(is_unfinished).unwrap_or(calls.len());
+        (!calls.is_empty()).then(|| u32::try_from(at).unwrap_or(u32::MAX))
+    }
+
+    /// The code of this step has failed. What its run makes of that is not known yet.
+    pub(crate) fn failed(&self, index: u32) {
+        let called = lock(&self.calls).len();
+        self.proceed(index, CallProgress::Failed(called));
+    }
+
+    fn proceed(&self, index: u32, progress: CallProgress) {
+        let mut calls = lock(&self.calls);
+        if let Some(called) = usize::try_from(index).ok().and_then(|at| calls.get_mut(at)) {
+            called.progress = progress;
+        }
     }
 
     fn add(&self, name: &str) -> Result<u32, StepError> {
         let mut calls = lock(&self.calls);
-        if calls.iter().any(|called| called == name) {
+        if calls.iter().any(|called| called.name == name) {
             return Err(StepError::CalledTwice { name: name.to_owned() });
         }
         if calls.len() >= MOST_STEPS {
             let (field, actual, limit) = ("job", calls.len() + 1, MOST_STEPS);
             return Err(Refusal::TooLarge { field, actual, limit, unit: "steps" }.into());
         }
-        calls.push(name.to_owned());
+        calls.push(CalledStep { name: name.to_owned(), progress: CallProgress::Open });
         Ok(u32::try_from(calls.len() - 1).unwrap_or(u32::MAX))
     }
 }
@@ -137,6 +179,9 @@ impl Run {
         let index = self.steps.add(&name)?;
         let history = self.record.step_history();
         let replay = history.map_or(Ok(StepReplay::Run), |history| history.replay(index, &name, key))?;
+        if matches!(replay, StepReplay::Stored(_)) {
+            self.steps.proceed(index, CallProgress::Done);
+        }
         Ok(StepCall { index, name, replay })
     }
 
@@ -158,13 +203,22 @@ impl Run {
         };
         // What is stored may not all have been called yet by a run that waits.
         let waits = lock(&self.steps.wait).is_some();
-        match self.steps_problem(succeeded && !waits) {
+        let reply = match self.steps_problem(succeeded && !waits) {
             Some(failure) => Reply(Err(Failed::plain(failure))),
             None => match lock(&self.steps.wait).take() {
                 Some(wait) => Reply(Err(Failed::waiting(wait))),
                 None => reply,
             },
+        };
+        self.placed(reply)
+    }
+
+    /// Says at which step a run has failed (D1), unless that is known.
+    pub(crate) fn placed(&self, mut reply: Reply) -> Reply {
+        if let Err(failed) = &mut reply.0 {
+            failed.step = failed.step.or_else(|| self.steps.failed_at());
         }
+        reply
     }
 
     /// Waits for a signal: answers with one that was kept, or ends the run.
@@ -178,7 +232,10 @@ impl Run {
         let request = WaitRequest { signal, step, index: Some(call.index), timeout };
         let begun = self.until_reached(|| self.begin_wait(&request)).await.map_err(StepError::from);
         match self.noting(begun)?.map_err(StepError::Stale)? {
-            WaitStart::Taken(payload) => Ok(payload),
+            WaitStart::Taken(payload) => {
+                self.steps.proceed(call.index, CallProgress::Done);
+                Ok(payload)
+            }
             WaitStart::Until(until) => {
                 let WaitRequest { signal, step, .. } = request;
                 let wait = SignalWait { signal: signal.clone(), step, until };
@@ -249,7 +306,8 @@ impl Run {
     /// Writes what became of a step, under the lease of this run. A store that is away is asked again until the run is
     /// to stop: what was done must not be done twice for want of patience.
     pub(crate) async fn write_step(&self, call: &StepCall, fact: StepFact) -> Result<(), StepError> {
-        if matches!(fact, StepFact::Done(_)) {
+        let succeeded = matches!(fact, StepFact::Done(_));
+        if succeeded {
             // No later run calls the code again that told of them (W9).
             self.flush_rejects().await.map_err(|error| StepError::Failed(error.into()))?;
         }
@@ -258,7 +316,11 @@ impl Run {
         let note = || store.annotate(vec![Note::step(self.lease, write.clone())]);
         let answer = self.until_reached(note).await.map_err(StepError::from);
         let mut answers = self.noting(answer)?;
-        answers.pop().unwrap_or(Ok(())).map_err(StepError::Stale)
+        self.noting(answers.pop().unwrap_or(Ok(())).map_err(StepError::from))?;
+        if succeeded {
+            self.steps.proceed(call.index, CallProgress::Done);
+        }
+        Ok(())
     }
 
     pub(crate) async fn until_reached<'s, T>(

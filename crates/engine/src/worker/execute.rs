@@ -203,7 +203,8 @@ impl Executor {
         let handler_end = HandlerEnd {
             job: info.job.clone(),
             record: info.record.clone(),
-            reply,
+            // A panic and overtime have a place, too.
+            reply: run.placed(reply),
             output: run.output.lock().ok().and_then(|output| output.text()),
             code_version: self.code_version.clone(),
         };

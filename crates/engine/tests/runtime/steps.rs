@@ -8,7 +8,8 @@ use std::time::Duration;
 use backstop::prelude::*;
 use backstop::redrive::PlanSelector;
 use backstop::{Cause, Config, JobId, StepError, TerminalReason, WorkerBuilder};
-use backstop_core::job::{Stale, State};
+use backstop_core::envelope::{envelope, transition_key};
+use backstop_core::job::{NoteError, State};
 use backstop_store::{Answer, Error, Layer, Note, Store};
 
 use crate::fixture::{Plain, detail, engine, ledger, quick, reach};
@@ -272,6 +273,37 @@ async fn steps_run_side_by_side_and_their_order_is_that_of_the_calls() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dead_letter_names_the_step_that_its_last_run_died_at() {
+    // D1, W7: one that failed and was put up with is not that step.
+    let table = [
+        ("a?", Some(0)),
+        ("a b?", Some(1)),
+        ("a b !", Some(2)),
+        ("a?~ b?", Some(1)),
+        ("a?~ b !", Some(2)),
+        ("a x=k?", Some(1)),
+        ("a x=k% ", Some(1)),
+        ("!", None),
+    ];
+    for (run, expected) in table {
+        let (engine, world) = (engine(), Arc::new(World::default()));
+        let walk = Walk { runs: vec![run.to_owned()] };
+        let policy = quick().retries(2);
+        let id = engine.enqueue(walk).policy(policy).submit().await.expect("admitted").id;
+        let running = worker(&engine, &world).start().await.expect("started");
+        reach(&engine, id, State::Failed).await;
+        running.stop().await;
+        let view = detail(&engine, id).await.view;
+        assert_eq!(view.record.died_at_step(), expected, "{run}");
+        let letter = envelope(&view.job, &view.record, view.last_failure.as_ref(), None).expect("it is dead");
+        let key = transition_key(id, expected.unwrap_or(0), view.record.runs);
+        assert_eq!(letter["transitionKey"], *key, "{run}");
+        engine.retry(id).await.expect("it is dead");
+        assert_eq!(detail(&engine, id).await.view.record.died_at_step(), None, "{run}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_effect_that_may_have_happened_follows_its_policy() {
     // W8
     for (runs, calls, kept) in [
@@ -382,7 +414,7 @@ impl Layer for Hiccups {
         &*self.below
     }
 
-    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
         let location = "hiccups".to_owned();
         Box::pin(async move {
             match self.notes.fetch_add(1, Ordering::SeqCst) {

@@ -213,6 +213,7 @@ pub async fn rejects_are_sent_once(w: Fixture) {
         seen: 9,
         rejects: vec![reject("a"), reject("b")],
         kept_elsewhere: vec![7],
+        behind: None,
     };
     for _ in 0..2 {
         let note = Note::rejects(taken.lease, batch.clone());

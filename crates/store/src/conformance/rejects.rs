@@ -2,7 +2,7 @@
 
 use backstop_core::failure::Cause;
 use backstop_core::failure::fingerprint::fingerprint;
-use backstop_core::job::{Retention, Stale};
+use backstop_core::job::{NoteError, Retention};
 use backstop_core::reject::{Reject, RejectBatch, RejectScope, RejectTally, item_fingerprint};
 use backstop_core::{Lease, Timestamp};
 
@@ -39,10 +39,11 @@ fn batch(number: u64, run: u32, items: &[&str]) -> RejectBatch {
         seen: 100,
         rejects: items.iter().map(|item| reject(item, "no name, é")).collect(),
         kept_elsewhere: Vec::new(),
+        behind: None,
     }
 }
 
-async fn write(w: &Fixture, lease: Lease, batch: RejectBatch) -> Result<(), Stale> {
+async fn write(w: &Fixture, lease: Lease, batch: RejectBatch) -> Result<(), NoteError> {
     w.store.annotate(vec![Note::rejects(lease, batch)]).await.expect("annotate").remove(0)
 }
 

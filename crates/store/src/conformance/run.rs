@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::failure::{Cause, Decision, TerminalReason, Verdict};
-use backstop_core::job::{Ending, Progress, State};
+use backstop_core::job::{Ending, NoteError, Progress, State};
 use backstop_core::{Lease, WorkerId};
 
 use super::build::{ending, ends_by, failure, handed_back, id, job, other_fence, success, worker_id};
@@ -42,13 +42,13 @@ pub async fn a_stale_lease_changes_nothing(w: Fixture) {
         let stale = w.start(lease).await.expect_err("stale");
         assert_eq!((stale.job, stale.fence), (lease.job, lease.fence));
         assert_eq!(w.try_finish(lease, success(&taken)).await, Err(stale));
-        assert_eq!(annotate(&w, lease, 50).await, Err(stale));
+        assert_eq!(annotate(&w, lease, 50).await, Err(stale.into()));
     }
     assert_eq!(w.detail(id(1)).await, before);
     assert!(w.runs(id(1)).await.is_empty());
 }
 
-async fn annotate(w: &Fixture, lease: Lease, percent: u8) -> Result<(), backstop_core::job::Stale> {
+async fn annotate(w: &Fixture, lease: Lease, percent: u8) -> Result<(), NoteError> {
     let note = Note::progress(lease, Progress { percent, note: "on its way".into() });
     w.store.annotate(vec![note]).await.expect("annotate").remove(0)
 }

@@ -2,7 +2,7 @@
 
 use backstop_core::Lease;
 use backstop_core::failure::Cause;
-use backstop_core::job::{Operation, Retention, Stale, State, StepFact, StepState, StepWrite};
+use backstop_core::job::{NoteError, Operation, Retention, State, StepFact, StepState, StepWrite};
 
 use super::build::{ends_by, id, job, other_fence, success};
 use super::fixture::{Fixture, LEASE, secs};
@@ -16,7 +16,7 @@ fn begun(index: u32, name: &str, key: &str) -> StepWrite {
     StepWrite { fact: StepFact::Begun(key.to_owned()), ..done(index, name, "") }
 }
 
-async fn write(w: &Fixture, lease: Lease, step: StepWrite) -> Result<(), Stale> {
+async fn write(w: &Fixture, lease: Lease, step: StepWrite) -> Result<(), NoteError> {
     w.store.annotate(vec![Note::step(lease, step)]).await.expect("annotate").remove(0)
 }
 
@@ -71,6 +71,21 @@ pub async fn a_stored_success_is_not_written_again(w: Fixture) {
     write(&w, taken.lease, done(0, "fetch", "2")).await.expect("held");
     assert_eq!(w.detail(id(1)).await, before);
     assert_eq!(results(&w).await, [(Drawer::step(id(1), 0), "1".to_owned())]);
+}
+
+/// W7, E7: what comes for a place in which something else is stored changes nothing, and spoils nothing for others.
+pub async fn a_step_in_the_place_of_another_is_refused(w: Fixture) {
+    let taken = w.running(job(1)).await;
+    let writes = [done(0, "fetch", "1"), done(0, "scale", "2"), begun(0, "pay", "k"), done(1, "render", "3")];
+    let notes = Vec::from(writes.map(|write| Note::step(taken.lease, write)));
+    let answers = w.store.annotate(notes).await.expect("annotate");
+    let refused: Vec<_> =
+        answers.iter().map(|answer| matches!(answer, Err(NoteError::StepsChanged(_)))).collect();
+    assert_eq!(refused, [false, true, true, false]);
+    let names: Vec<_> = marks(&w, 1).await.into_iter().map(|(index, name, _)| (index, name)).collect();
+    assert_eq!(names, [(0, "fetch".to_owned()), (1, "render".to_owned())]);
+    let stored: Vec<_> = results(&w).await.into_iter().map(|(_, text)| text).collect();
+    assert_eq!(stored, ["1", "3"]);
 }
 
 /// W8: an effect is stored before it is called, and how it ended after that; in between it is unknown.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::failure::Fingerprint;
-use backstop_core::job::{NewJob, Retention, Stale, State};
+use backstop_core::job::{NewJob, NoteError, Retention, Stale, State};
 use backstop_core::{Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
@@ -128,6 +128,7 @@ pub trait WorkStore: Send + Sync + 'static {
 
     /// Keeps what runs say while they go on: their progress, lines for the ledger (F15), what became of their steps
     /// (W7, W8), and which items they reject (W9). Stale too when the run has not been started.
+    /// `Record::note` says what else is refused.
     ///
     /// What a step says stands on its record; the result of one that succeeded is put into
     /// [`Drawer::Steps`](crate::Drawer::Steps), in the same transaction, and is not written again. It stays there until
@@ -136,7 +137,7 @@ pub trait WorkStore: Send + Sync + 'static {
     /// Of rejects the record keeps the counts; the batch is put into [`Drawer::Rejects`](crate::Drawer::Rejects) and
     /// noted in [`Drawer::RejectNotes`](crate::Drawer::RejectNotes), in the same transaction. The batch that was
     /// written last is known when it comes again, and changes nothing. Nothing here removes them: the engine does.
-    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>>;
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>>;
 
     /// Makes a worker known, with the queues it serves and the kinds it knows.
     ///

@@ -1,7 +1,7 @@
 //! Ending runs, by those who hold them and by those who take them back, and what handlers say meanwhile.
 
 use backstop_core::event;
-use backstop_core::job::{Remark, Stale, State};
+use backstop_core::job::{NoteError, Remark, Stale, State};
 use backstop_core::outbox::OutboxMessage;
 use backstop_core::workflow::EndNote;
 
@@ -69,11 +69,15 @@ impl Tables {
         run.answer_again(lease, ending)
     }
 
-    pub(super) fn annotate(&mut self, notes: Vec<Note>, commit: &mut ModelCommit) -> Vec<Result<(), Stale>> {
+    pub(super) fn annotate(
+        &mut self,
+        notes: Vec<Note>,
+        commit: &mut ModelCommit,
+    ) -> Vec<Result<(), NoteError>> {
         notes.into_iter().map(|note| self.annotate_one(&note, commit)).collect()
     }
 
-    fn annotate_one(&mut self, note: &Note, commit: &mut ModelCommit) -> Result<(), Stale> {
+    fn annotate_one(&mut self, note: &Note, commit: &mut ModelCommit) -> Result<(), NoteError> {
         let kept = self.leased(&note.lease, commit.now)?.record.note(&note.lease, &note.remark)?;
         if let (Some(_), Remark::Rejects(batch)) = (kept, &note.remark) {
             commit.messages.extend(OutboxMessage::rejects(&commit.wants.sinks, batch));

@@ -1,6 +1,6 @@
 //! Runs: taken, started, spoken of, ended.
 
-use backstop_core::job::{Remark, Stale, State};
+use backstop_core::job::{NoteError, Remark, Stale, State};
 use backstop_core::outbox::OutboxMessage;
 use backstop_core::{Fence, JobId, Lease, event};
 
@@ -40,8 +40,8 @@ impl WorkingSet {
     /// Keeps what a run says while it goes on.
     ///
     /// # Errors
-    /// [`Stale`] when the lease is not the current hold, or its run has not started.
-    pub fn annotate(&mut self, note: &Note) -> Result<(), Stale> {
+    /// [`NoteError`] says why nothing was changed.
+    pub fn annotate(&mut self, note: &Note) -> Result<(), NoteError> {
         let lease = &note.lease;
         let mut record = self.job(lease.job).ok_or(stale(lease))?.record.clone();
         let kept = record.note(lease, &note.remark)?;

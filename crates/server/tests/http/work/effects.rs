@@ -98,6 +98,11 @@ async fn an_effect_is_stored_before_its_call_and_its_outcome_after_it() {
     let error = refused(&tell(&stage, "effect", &next, other).await, 409, "steps_changed");
     assert_eq!(error["details"]["stored"]["key"], "order-7");
     tell(&stage, "step", &next, json!({ "name": "charge", "not_done": true, "index": 0 })).await.ok();
+    let error = refused(&charge(&stage, &next, "retry_safe").await, 422, "invalid");
+    assert!(
+        error["message"].as_str().unwrap().contains("has said that the effect did not happen"),
+        "{error}"
+    );
     let next = again(&stage, &next).await;
     assert_eq!(next["step_history"][0]["state"], "not_done");
     assert_eq!(charge(&stage, &next, "ask").await.ok(), json!({ "state": "run" }));
