@@ -95,6 +95,8 @@ impl Stage {
         let worker = worker.start().await.expect("it has kinds");
         let looked = async {
             let mut looks = tokio::time::interval(Duration::from_millis(20));
+            // A look that takes longer than that must leave room for the work, too.
+            looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             while !self.engine.queues().list().await.expect("the store is there").iter().any(&is_so) {
                 // Looking without a pause would keep the worker from its work.
                 looks.tick().await;

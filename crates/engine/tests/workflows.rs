@@ -128,6 +128,8 @@ impl Stage {
         let worker = worker.start().await.expect("it has kinds");
         let worked = async {
             let mut looks = tokio::time::interval(Duration::from_millis(20));
+            // A look that takes longer than that must leave room for the work, too.
+            looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             while succeeded().await < before + jobs {
                 looks.tick().await;
             }
