@@ -61,7 +61,7 @@ async fn items(visit: &PageVisit, fingerprint: &str) -> Result<Markup, PageProbl
         @if found.items.is_empty() { (empty("No item of this cause is kept.")) }
         @for one in &found.items {
             article.sample {
-                h3 {
+                h2 {
                     a href={ "/jobs/" (one.job) } { code { (short_id(&one.job.to_string())) } }
                     " "
                     span.dim {
