@@ -46,6 +46,7 @@ impl Backstop {
     ///
     /// ```
     /// # use backstop::prelude::*;
+    /// use backstop::State;
     /// use backstop::job_changes::{JobChange, JobsChanged};
     /// use backstop::query::JobFilter;
     ///
