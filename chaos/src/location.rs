@@ -96,7 +96,7 @@ impl StoreLocation {
         Self { url, server: Mutex::new(server), folder }
     }
 
-    /// A store whose clock the test steps: see [`stepped`](crate::stepped).
+    /// A store whose clock the test steps: see [`crate::stepped`].
     ///
     /// # Panics
     /// When libfaketime is not installed, or the folder cannot be written.
