@@ -290,7 +290,7 @@ async fn a_call_that_is_repeated_counts_once_with_every_sink() {
         if let Some(sink) = sink {
             assert_eq!(sink.count(), (259, 259), "it has each once");
             let shown = engine.rejects().of_job(id, 100).await.expect("the store is there");
-            assert_eq!(shown, vec![], "what tells them apart is no reject");
+            assert_eq!(shown, vec![], "identities alone are not listed as rejects");
         }
     }
 }

@@ -60,7 +60,7 @@ impl BacklogLooks {
                 return look;
             }
             // It looks as long as there is somebody to tell, so it has panicked. The first look is a while away.
-            tracing::error!("whoever looks at the backlog has died, and another one looks from now on");
+            tracing::error!("the task that watches the backlog panicked; starting it again");
             self.looks = look(&self.backlog, &self.client, &self.with_workers);
         }
     }

@@ -273,6 +273,6 @@ fn batch(spec: &Spec, record: &Record, tally: &RejectTally, at: Timestamp) -> Re
         seen: tally.seen,
         rejects: Vec::new(),
         kept_elsewhere: Vec::new(),
-        behind: Some(tally.batches),
+        behind: None,
     }
 }
