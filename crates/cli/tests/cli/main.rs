@@ -24,6 +24,7 @@ mod rejects;
 mod served;
 mod server;
 mod servers;
+mod signals;
 mod steps;
 mod supervised;
 mod terminal;

@@ -43,18 +43,29 @@ impl Record {
         step: &StepWrite,
         now: Timestamp,
     ) -> Result<Operated, Refusal> {
-        let parked = self.signal_wait().is_some_and(|wait| wait.step == step.name);
-        let runs = self.state == State::Running && self.hold.is_some_and(|hold| hold.started_at.is_some());
-        if self.fence != fence || !(parked || runs) {
+        if !self.awaits(fence, &step.name) {
             return Err(Refusal::MovedOn { job: job.spec.id });
         }
+        let is_parked = self.is_parked_at(&step.name);
         if self.write_step(step).is_none() {
             return Ok(self.answer(false));
         }
-        if parked {
+        if is_parked {
             self.go_on(&job.spec, now);
         }
         Ok(self.answer(true))
+    }
+
+    /// True while what this step waits for would be taken: by the run with this fence, or by the job that it has left
+    /// waiting.
+    #[must_use]
+    pub fn awaits(&self, fence: Fence, step: &str) -> bool {
+        let runs = self.state == State::Running && self.hold.is_some_and(|hold| hold.started_at.is_some());
+        self.fence == fence && (runs || self.is_parked_at(step))
+    }
+
+    fn is_parked_at(&self, step: &str) -> bool {
+        self.signal_wait().is_some_and(|wait| wait.step == step)
     }
 
     fn go_on(&mut self, spec: &Spec, now: Timestamp) {

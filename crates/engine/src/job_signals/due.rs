@@ -1,5 +1,5 @@
-//! What has to be looked at when its moment has come: waits and kept signals whose time is up, and signals whose sender
-//! died before it had looked for somebody who waits.
+//! What has to be looked at when its moment has come: waits and kept signals whose time is up, waits whose jobs may
+//! have been canceled, and signals whose sender died before it had looked for somebody who waits.
 //!
 //! All of them stand in one list in the order of time, so a look costs one page however many wait.
 
@@ -8,7 +8,7 @@ use backstop_core::job::SignalAnswer;
 use backstop_store::{Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect};
 
 use super::send::bring_on;
-use super::stored::{self, SignalLook, StoredWait, parsed, remove, tenant_of};
+use super::stored::{self, SignalLook, StoredWait, parsed, remove, tenant_of, write};
 use crate::error::OperateError;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
@@ -17,7 +17,7 @@ use crate::run::write::refused_for_good;
 /// What is looked at in one go.
 const PAGE: usize = 500;
 
-/// A wait whose time is up: where it stands, what was read of it, and the look that ends with it.
+/// A wait whose moment has come: where it stands, what was read of it, and the look that ends with it.
 type DueWait = (String, StoredWait, Edit);
 
 /// Looks at everything whose moment has come. What cannot be read holds up nothing else (C7).
@@ -50,7 +50,7 @@ pub(crate) async fn look(parts: &EngineParts, heartbeat: Option<&LoopHeartbeat>)
             }
             heartbeat.into_iter().for_each(LoopHeartbeat::record);
         }
-        time_out(parts, waits).await?;
+        look_at_waits(parts, waits, page.now).await?;
         if later {
             return Ok(());
         }
@@ -88,13 +88,16 @@ async fn look_at_signal(
     Ok(())
 }
 
-/// Tells jobs that the time is up; those that do not wait any more are left alone. One that the store refuses holds up
-/// none of the others (C7).
-async fn time_out(parts: &EngineParts, mut waits: Vec<DueWait>) -> Result<(), StoreError> {
+/// Looks at waits. One that the store refuses holds up none of the others (C7).
+async fn look_at_waits(
+    parts: &EngineParts,
+    mut waits: Vec<DueWait>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     if waits.is_empty() {
         return Ok(());
     }
-    match time_out_together(parts, &waits).await {
+    match look_together(parts, &waits, now).await {
         Err(error) if refused_for_good(&error) => {}
         other => return other,
     }
@@ -103,23 +106,36 @@ async fn time_out(parts: &EngineParts, mut waits: Vec<DueWait>) -> Result<(), St
         return Ok(());
     }
     let second = waits.split_off(waits.len() / 2);
-    Box::pin(time_out(parts, waits)).await?;
-    Box::pin(time_out(parts, second)).await
+    Box::pin(look_at_waits(parts, waits, now)).await?;
+    Box::pin(look_at_waits(parts, second, now)).await
 }
 
-async fn time_out_together(parts: &EngineParts, waits: &[DueWait]) -> Result<(), StoreError> {
+/// Tells jobs that the time is up; those that do not wait any more are left alone, and forgotten.
+async fn look_together(parts: &EngineParts, waits: &[DueWait], now: Timestamp) -> Result<(), StoreError> {
     let names = waits.iter().map(|(name, ..)| (Drawer::SignalWaits, name.clone())).collect();
     let found = parts.store.named_documents(names).await?;
-    let mut amend = Amend::default();
+    let (mut amend, mut long) = (Amend::default(), Vec::new());
     for ((name, wait, this), document) in waits.iter().zip(found) {
         amend.edits.push(this.clone());
         let current =
             document.as_ref().filter(|document| parsed::<StoredWait>(document).as_ref() == Some(wait));
-        if let Some(document) = current {
-            let expect = Expect::Revision(document.revision);
+        let Some(expect) = current.map(|document| Expect::Revision(document.revision)) else { continue };
+        if wait.until > now {
+            long.push((name, wait, expect));
+        } else {
             amend.edits.push(remove(Drawer::SignalWaits, name.clone(), expect));
             // A job waits once at a time, so it is named once.
             amend.operations.push(wait.answered(parts, &SignalAnswer::TimedOut)?);
+        }
+    }
+    let jobs = parts.store.jobs(long.iter().map(|(_, wait, _)| wait.job).collect()).await?;
+    for ((name, wait, expect), detail) in long.into_iter().zip(jobs) {
+        if detail.is_some_and(|detail| wait.is_current(&detail.view.record)) {
+            let wait = wait.clone().looked_at_after(now);
+            amend.edits.push(write(Drawer::SignalWaits, name.clone(), expect, &wait));
+            amend.edits.push(wait.put_look(name));
+        } else {
+            amend.edits.push(remove(Drawer::SignalWaits, name.clone(), expect));
         }
     }
     // A conflict leaves all of it for the next look.

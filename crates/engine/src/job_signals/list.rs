@@ -1,5 +1,6 @@
 //! What is kept, and who waits.
 
+use backstop_core::job::JobDetail;
 use backstop_core::{JobId, Timestamp};
 use backstop_store::{DocumentRange, Drawer, Error as StoreError};
 
@@ -64,7 +65,8 @@ impl Signals {
         self.page(Drawer::Signals, after, limit, read).await
     }
 
-    /// Jobs that wait, likewise.
+    /// Jobs that wait, likewise. A page may have fewer, and others follow: jobs that were canceled since they began to
+    /// wait are left out.
     ///
     /// # Errors
     /// When the store is away.
@@ -73,8 +75,13 @@ impl Signals {
         after: Option<String>,
         limit: usize,
     ) -> Result<SignalPage<WaitingJob>, StoreError> {
-        let read = |wait: StoredWait| WaitingJob { key: wait.key, job: wait.job, until: wait.until };
-        self.page(Drawer::SignalWaits, after, limit, read).await
+        let SignalPage { items, next } = self.page(Drawer::SignalWaits, after, limit, |wait| wait).await?;
+        let jobs = self.parts.store.jobs(items.iter().map(|wait: &StoredWait| wait.job).collect()).await?;
+        let current = |(wait, detail): (StoredWait, Option<JobDetail>)| {
+            let is_current = wait.is_current(&detail?.view.record);
+            is_current.then_some(WaitingJob { key: wait.key, job: wait.job, until: wait.until })
+        };
+        Ok(SignalPage { items: items.into_iter().zip(jobs).filter_map(current).collect(), next })
     }
 
     async fn page<S: serde::de::DeserializeOwned, T>(

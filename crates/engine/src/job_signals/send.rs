@@ -188,8 +188,8 @@ pub(super) async fn bring_on(
     new: Option<StoredSignal>,
 ) -> Result<SignalSent, OperateError> {
     let (store, tenant) = (&*parts.store, tenant_of(place));
-    let mut is_ours = false;
-    for _ in 0..TRIES {
+    let (mut is_ours, mut tries) = (false, 0);
+    while tries < TRIES {
         let (found, delivered, count) = stored::read(store, place, tenant).await?;
         let sent = |delivered, kept| SignalSent { delivered, kept, repeated: !is_ours };
         if let Some(DeliveredSignal { delivered, .. }) = delivered {
@@ -208,7 +208,8 @@ pub(super) async fn bring_on(
                 return Ok(SignalSent { delivered, kept: false, repeated: !(is_ours || is_new) });
             }
             StepEnd::Written => is_ours |= is_new,
-            StepEnd::Again => {}
+            StepEnd::Tidied => {}
+            StepEnd::Again => tries += 1,
         }
     }
     let (location, problem) =
@@ -222,6 +223,8 @@ enum StepEnd {
     Delivered(u64),
     /// It is stored, and has to be looked at again.
     Written,
+    /// Jobs that do not wait any more were in its way, and are not.
+    Tidied,
     /// Others have changed something meanwhile: nothing was written.
     Again,
 }
@@ -248,7 +251,7 @@ impl SignalStep<'_> {
         let mut edits = self.delivered(delivered, more);
         for (document, wait) in &waits {
             edits.push(remove(Drawer::SignalWaits, document.key.clone(), Expect::Any));
-            edits.push(wait.look(&document.key).removed(wait.until));
+            edits.push(wait.remove_look(&document.key));
         }
         let answered = waits.iter().map(|(_, wait)| wait.answered(self.parts, &answer));
         let operations = answered.collect::<Result<_, _>>()?;
@@ -257,17 +260,28 @@ impl SignalStep<'_> {
             Amended::Done { .. } if more => Ok(StepEnd::Written),
             Amended::Done { .. } => Ok(StepEnd::Delivered(delivered)),
             Amended::Conflict { .. } => Ok(StepEnd::Again),
-            Amended::Refused { index, .. } => {
-                // That job does not wait any more: it was canceled, or its run ended otherwise.
-                if let Some((document, wait)) = waits.get(index) {
-                    let expect = Expect::Revision(document.revision);
-                    let gone = remove(Drawer::SignalWaits, document.key.clone(), expect);
-                    let edits = vec![gone, wait.look(&document.key).removed(wait.until)];
-                    self.parts.store.amend(Amend { edits, ..Amend::default() }).await?;
-                }
-                Ok(StepEnd::Again)
+            Amended::Refused { index, .. } => self.tidy(&waits, index).await,
+        }
+    }
+
+    /// Removes the waits of jobs that do not wait any more, of which the store has refused one: they were canceled, or
+    /// their runs ended otherwise.
+    async fn tidy(&self, waits: &[(Document, StoredWait)], refused: usize) -> Result<StepEnd, OperateError> {
+        let store = &self.parts.store;
+        let found = store.jobs(waits.iter().map(|(_, wait)| wait.job).collect()).await?;
+        let mut edits = Vec::new();
+        for (place, ((document, wait), detail)) in waits.iter().zip(found).enumerate() {
+            let is_current = detail.is_some_and(|detail| wait.is_current(&detail.view.record));
+            if place == refused || !is_current {
+                let expect = Expect::Revision(document.revision);
+                edits.push(remove(Drawer::SignalWaits, document.key.clone(), expect));
+                edits.push(wait.remove_look(&document.key));
             }
         }
+        Ok(match store.amend(Amend { edits, ..Amend::default() }).await? {
+            Amended::Done { .. } => StepEnd::Tidied,
+            Amended::Conflict { .. } | Amended::Refused { .. } => StepEnd::Again,
+        })
     }
 
     /// Jobs in one transaction, so that their payloads are not too much for it.

@@ -1,8 +1,9 @@
 //! Signals and waits as documents.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use backstop_core::job::{Operation, SignalAnswer, StepFact, StepWrite};
+use backstop_core::job::{Operation, Record, SignalAnswer, StepFact, StepWrite};
 use backstop_core::{Fence, JobId, Timestamp, digest};
 use backstop_store::{Document, Drawer, Edit, Error as StoreError, Expect, WorkStore};
 use serde::de::DeserializeOwned;
@@ -11,6 +12,9 @@ use serde_json::Value;
 
 use crate::parts::EngineParts;
 use crate::sealing;
+
+/// How often somebody looks whether a job waits still: it may have been canceled.
+const LOOK_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Which signal: those of different tenants have nothing to do with each other (E13).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +97,9 @@ pub(crate) struct StoredWait {
     pub(crate) step: String,
     pub(crate) index: Option<u32>,
     pub(crate) until: Timestamp,
+    /// When somebody looks whether it waits still; at its end unless it is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) look_at: Option<Timestamp>,
     /// The kind of the job, when what it is given is sealed (E12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sealed: Option<Arc<str>>,
@@ -118,8 +125,28 @@ impl StoredWait {
         Ok((self.job, Operation::Signal { fence: self.fence, signal, timed_out, step }))
     }
 
-    /// The look that ends it when its time is up.
-    pub(crate) fn look(&self, name: &str) -> SignalLook {
+    /// True while its job would take what it waits for.
+    pub(crate) fn is_current(&self, record: &Record) -> bool {
+        record.awaits(self.fence, &self.step)
+    }
+
+    /// The same, looked at when its time is up, or before that when it waits for long.
+    pub(crate) fn looked_at_after(mut self, now: Timestamp) -> Self {
+        self.look_at = Some(now.after(LOOK_AGAIN).min(self.until));
+        self
+    }
+
+    /// Adds the look at it, under the name of its document.
+    pub(crate) fn put_look(&self, name: &str) -> Edit {
+        self.look(name).put(self.look_at.unwrap_or(self.until))
+    }
+
+    /// Takes the look at it away.
+    pub(crate) fn remove_look(&self, name: &str) -> Edit {
+        self.look(name).removed(self.look_at.unwrap_or(self.until))
+    }
+
+    fn look(&self, name: &str) -> SignalLook {
         SignalLook::Wait { name: name.to_owned(), wait: self.clone() }
     }
 }
@@ -132,7 +159,7 @@ pub(crate) enum SignalLook {
     Signal(String),
     /// The id of a delivered signal: its time is up.
     Id(String),
-    /// A wait: its time is up.
+    /// A wait: is its time up, or has its job been canceled?
     Wait {
         /// The name of its document.
         name: String,

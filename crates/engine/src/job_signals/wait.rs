@@ -60,11 +60,11 @@ pub(crate) async fn begin(
         step: request.step.clone(),
         index: request.index,
         until,
+        look_at: None,
         sealed: sealing::seals(&parts.config, spec).then(|| spec.kind.clone()),
     };
-    let place = name.wait(lease.job);
-    let edits =
-        vec![write(Drawer::SignalWaits, place.clone(), Expect::Any, &wait), wait.look(&place).put(until)];
+    let (wait, place) = (wait.looked_at_after(now), name.wait(lease.job));
+    let edits = vec![write(Drawer::SignalWaits, place.clone(), Expect::Any, &wait), wait.put_look(&place)];
     store.amend(Amend { edits, ..Amend::default() }).await?;
     for _ in 0..TRIES {
         let Some(kept) = oldest(&**store, &name, &wait, now).await? else {
@@ -138,7 +138,7 @@ fn taken(
         SignalLook::Signal(at.clone()).removed(signal.look_at),
         count.changed(name.tenant.as_deref(), false),
         remove(Drawer::SignalWaits, place.to_owned(), Expect::Any),
-        wait.look(place).removed(wait.until),
+        wait.remove_look(place),
     ];
     edits.extend(remembered(&at, &signal, 1));
     let operations = vec![wait.answered(parts, &SignalAnswer::Received(signal.payload))?];
