@@ -18,9 +18,10 @@ from typing import Optional, Sequence, Set, TypeVar, Union, cast
 
 from .client import ENDED, LOOK_FIRST, LOOK_LONGEST, ApiError, Body, Client, Json, Submitted
 from .options import JobFilter, NewJob, SubmitOptions
-from .outcomes import NotDone, Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
+from .outcomes import HandlerExited, NotDone, Waiting, interrupted, log_failure, of_exception
+from .outcomes import result_too_large, succeeded
 from .rejects import TOGETHER, ItemTries, RejectRefused, Rejects, meant
-from .steps import EffectPolicy, StepCall, Steps, effect_policy, running
+from .steps import EffectPolicy, StepCall, Steps, effect_policy
 from .worker import LINES
 
 if TYPE_CHECKING:
@@ -303,10 +304,11 @@ class AsyncJob:
         call = self._steps.begin(name)
         if call.is_stored:
             return cast(T, call.result)
-        with running(call):
+        with self._steps.running(call):
             made = await function()
         await self.flush_rejects()
         await self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
+        self._steps.done(call)
         return made
 
     async def effect(
@@ -324,20 +326,22 @@ class AsyncJob:
             return cast(T, call.result)
         answer = await self._tell_step(call, lambda: self._client.effect(self.lease, name, key, chosen, call.place))
         if answer["state"] == "done":
+            self._steps.done(call)
             return cast(T, answer["result"])
         made: Optional[T] = None
         if answer["state"] == "verify" and verify is not None:
-            with running(call):
+            with self._steps.running(call):
                 made = await verify()
         if made is None:
             try:
-                with running(call):
+                with self._steps.running(call):
                     made = await function()
             except NotDone:
                 await self._tell_step(call, lambda: self._client.not_done(self.lease, name, call.place))
                 raise
         await self.flush_rejects()
         await self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
+        self._steps.done(call)
         return made
 
     async def _tell_step(self, call: StepCall, tell: Callable[[], Awaitable[T]]) -> T:
@@ -453,6 +457,9 @@ class AsyncJob:
             self._lose(str(one.get("reason", "stale_lease")))
         return not self.canceled
 
+    def _is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
     def _lose(self, reason: str) -> bool:
         self._lost = True
         return self._stop(reason)
@@ -471,7 +478,8 @@ class AsyncWorker:
     """Runs jobs of some queues until it is told to stop; every run is a task.
 
     ``stop()``, or SIGTERM and SIGINT under ``run()``, lets running handlers finish for ``grace`` seconds. Handlers
-    that do not end by then are canceled and left to their lease.
+    that do not end by then are canceled, and their jobs handed back as interrupted: that costs a job nothing. A second
+    signal ends the grace at once.
     """
 
     def __init__(
@@ -500,6 +508,7 @@ class AsyncWorker:
         self._tasks: Set["asyncio.Task[None]"] = set()
         self._stop: Optional[asyncio.Event] = None
         self._freed: Optional[asyncio.Event] = None
+        self._hurried: Optional[asyncio.Event] = None
         self._asked = False
         self._loop: Optional[asyncio.AbstractEventLoop] = None
 
@@ -517,8 +526,17 @@ class AsyncWorker:
         """Works until SIGTERM or SIGINT."""
         loop = asyncio.get_running_loop()
         numbers = (signal.SIGTERM, signal.SIGINT)
+        signals = 0
+
+        def asked() -> None:
+            nonlocal signals
+            signals += 1
+            self.stop()
+            if signals > 1 and self._hurried is not None:
+                self._hurried.set()
+
         for number in numbers:
-            loop.add_signal_handler(number, self.stop)
+            loop.add_signal_handler(number, asked)
         try:
             await self.work()
         finally:
@@ -536,7 +554,7 @@ class AsyncWorker:
         if not self._handlers:
             raise ValueError("a worker needs at least one handler")
         self._loop = asyncio.get_running_loop()
-        self._stop, self._freed = asyncio.Event(), asyncio.Event()
+        self._stop, self._freed, self._hurried = asyncio.Event(), asyncio.Event(), asyncio.Event()
         if self._asked:
             self._stop.set()
         fetch = asyncio.ensure_future(self._fetch(self._stop, self._freed))
@@ -555,7 +573,7 @@ class AsyncWorker:
                 self._asking._client.hang_up()
                 await asyncio.wait({fetch}, timeout=HANGING_UP)
             self._asking.close()
-            await self._wind_up()
+            await self._wind_up(self._hurried)
             beat.cancel()
 
     async def _fetch(self, stop: asyncio.Event, freed: asyncio.Event) -> None:
@@ -631,13 +649,17 @@ class AsyncWorker:
         # Guessing on after steps that do not fit would be worse.
         error = job._steps.problem or error
         log_failure(job.id, job.kind, job.run, error)
-        outcome = of_exception(error, lines)
+        outcome = of_exception(error, lines, job._steps.failed_at())
         if job.stop_reason == "timeout" and outcome["type"] == "failed":
             outcome["class"] = "timeout"
         return outcome
 
     async def _call(self, job: AsyncJob) -> Any:
-        result = await self._handlers[job.kind](job)
+        try:
+            result = await self._handlers[job.kind](job)
+        except (SystemExit, KeyboardInterrupt) as error:
+            # Out of a task it would end the event loop, and all other runs with it.
+            raise HandlerExited(error) from error
         job._steps.ended()
         await job._tell_rejects(is_last=True)
         return result
@@ -706,15 +728,32 @@ class AsyncWorker:
                 if lease in self._held:
                     self._held[lease]._lose(reason)
 
-    async def _wind_up(self) -> None:
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=self._grace)
-        left = set(self._tasks)
+    async def _wind_up(self, hurried: asyncio.Event) -> None:
+        tasks = set(self._tasks)
+        if tasks:
+            await _first(asyncio.wait(tasks, timeout=self._grace), hurried.wait())
+        left = [job for job in self._held.values() if job._is_running()]
         if left:
-            _log.warning("%d jobs did not end in time and are left to their lease", len(left))
-            for task in left:
-                task.cancel()
-            await asyncio.wait(left)
+            _log.warning("%d jobs did not end in time and are handed back", len(left))
+            await self._interrupt(left)
+        # What cannot be told is left to its lease.
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _interrupt(self, jobs: Sequence[AsyncJob]) -> None:
+        """Hands back what still runs; what its handlers say from now on is not reported."""
+        results: List[Body] = []
+        for job in jobs:
+            job._lose("interrupted")
+            results.append({"lease": job.lease, "outcome": interrupted(list(job._lines))})
+        for start in range(0, len(results), 1000):
+            try:
+                await self._client.finish(results[start : start + 1000])
+            except ApiError as error:
+                _log.warning("jobs are left to their lease: %s", error)
 
 
 def _out_of_time(job: AsyncJob, lines: List[str]) -> Body:

@@ -81,6 +81,15 @@ class NotDone(Exception):
     """
 
 
+class HandlerExited(Exception):
+    """A handler asked its process to end, such as by `sys.exit()`. It is a failure like any other: one job does not
+    end its worker.
+    """
+
+    def __init__(self, asked: BaseException) -> None:
+        super().__init__(f"the handler asked its process to end: {asked!r}")
+
+
 def millis(seconds: float) -> int:
     """Seconds as whole milliseconds, never negative."""
     return max(0, round(seconds * 1000))
@@ -104,10 +113,17 @@ def interrupted(logs: List[str]) -> Dict[str, Any]:
     return {"type": "interrupted", "logs": logs}
 
 
-def of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
-    """The outcome of a handler that raised."""
+def of_exception(error: BaseException, logs: List[str], step: Optional[int] = None) -> Dict[str, Any]:
+    """The outcome of a handler that raised, at a step."""
+    outcome = _of_exception(error, logs)
+    if step is not None and outcome["type"] in ("failed", "reported_failure"):
+        outcome["step"] = step
+    return outcome
+
+
+def _of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
     if isinstance(error, NotDone) and error.__cause__ is not None:
-        return of_exception(error.__cause__, logs)
+        return _of_exception(error.__cause__, logs)
     if isinstance(error, Snooze):
         return snoozed(error.seconds, logs)
     if isinstance(error, RateLimited):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Literal, Mapping, NoReturn, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Literal, Mapping, NoReturn, Optional, Sequence
 
 from .client import ApiError
 from .outcomes import Permanent
@@ -53,6 +53,8 @@ class Steps:
         self._by_name = {mark["name"]: mark for mark in self._history}
         self._by_index = {mark["index"]: mark for mark in self._history}
         self._called: List[str] = []
+        #: Calls that have not come to a result, by index: how many there were when their code failed, if it did.
+        self._unfinished: Dict[int, Optional[int]] = {}
         #: Why the run cannot go well, whatever its handler makes of it.
         self.problem: Optional[Permanent] = None
 
@@ -62,13 +64,44 @@ class Steps:
             self.fail(StepRefused(f"step `{name}` is called twice in one run: give each call a name of its own"))
         index = len(self._called)
         self._called.append(name)
+        self._unfinished[index] = None
         mark = self._by_name.get(name) or self._by_index.get(index)
         place = index if self._is_numbered else None
         if mark is None:
-            return StepCall(index, name, name in self._results, self._results.get(name), place)
+            return self._begun(StepCall(index, name, name in self._results, self._results.get(name), place))
         if (mark["name"], mark["index"], mark.get("key")) != (name, index, key):
             self._changed(mark, f"calls {_place(index, name, key)}")
-        return StepCall(index, name, mark["state"] == "done", self._results.get(name), place)
+        return self._begun(StepCall(index, name, mark["state"] == "done", self._results.get(name), place))
+
+    def _begun(self, call: StepCall) -> StepCall:
+        if call.is_stored:
+            self.done(call)
+        return call
+
+    def done(self, call: StepCall) -> None:
+        """Notes that the result of a call is known."""
+        self._unfinished.pop(call.index, None)
+
+    @contextmanager
+    def running(self, call: StepCall) -> Iterator[None]:
+        """While the function of a step runs: what it rejects is told with the step."""
+        before = _running.set(call.name)
+        try:
+            yield
+        except BaseException:
+            self._unfinished[call.index] = len(self._called)
+            raise
+        finally:
+            _running.reset(before)
+
+    def failed_at(self) -> Optional[int]:
+        """Where the run is when it fails: the first step that it has called and not finished, otherwise behind all that
+        it has called. A step that failed before others were called was put up with. None for a run without steps.
+        """
+        calls = len(self._called)
+        if not calls or not self._is_numbered:
+            return None
+        return min((index for index, then in self._unfinished.items() if then in (None, calls)), default=calls)
 
     def begin_wait(self, signal: str) -> Optional[int]:
         """Notes a wait for a signal, which has its place among the steps: answers that."""
@@ -115,16 +148,6 @@ class Steps:
                 "code that stored it, or submit a new job"
             )
         )
-
-
-@contextmanager
-def running(call: StepCall) -> Iterator[None]:
-    """While the function of a step runs: what it rejects is told with the step."""
-    before = _running.set(call.name)
-    try:
-        yield
-    finally:
-        _running.reset(before)
 
 
 def running_step() -> Optional[str]:

@@ -13,9 +13,10 @@ from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, Union, cast
 
 from .client import ApiError, Body, Client
-from .outcomes import NotDone, Waiting, interrupted, log_failure, of_exception, result_too_large, succeeded
+from .outcomes import HandlerExited, NotDone, Waiting, interrupted, log_failure, of_exception
+from .outcomes import result_too_large, succeeded
 from .rejects import TOGETHER, ItemTries, RejectRefused, Rejects, meant
-from .steps import EffectPolicy, StepCall, Steps, effect_policy, running
+from .steps import EffectPolicy, StepCall, Steps, effect_policy
 
 Handler = Callable[["Job"], Any]
 H = TypeVar("H", bound=Handler)
@@ -116,10 +117,11 @@ class Job:
         call = self._steps.begin(name)
         if call.is_stored:
             return cast(T, call.result)
-        with running(call):
+        with self._steps.running(call):
             made = function()
         self.flush_rejects()
         self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
+        self._steps.done(call)
         return made
 
     def effect(
@@ -145,20 +147,22 @@ class Job:
             return cast(T, call.result)
         answer = self._tell_step(call, lambda: self._client.effect(self.lease, name, key, chosen, call.place))
         if answer["state"] == "done":
+            self._steps.done(call)
             return cast(T, answer["result"])
         made: Optional[T] = None
         if answer["state"] == "verify" and verify is not None:
-            with running(call):
+            with self._steps.running(call):
                 made = verify()
         if made is None:
             try:
-                with running(call):
+                with self._steps.running(call):
                     made = function()
             except NotDone:
                 self._tell_step(call, lambda: self._client.not_done(self.lease, name, call.place))
                 raise
         self.flush_rejects()
         self._tell_step(call, lambda: self._client.step(self.lease, name, made, call.place))
+        self._steps.done(call)
         return made
 
     def _tell_step(self, call: StepCall, tell: Callable[[], T]) -> T:
@@ -503,12 +507,12 @@ class Worker:
             job._steps.ended()
             job._tell_rejects(is_last=True)
             return succeeded(result, job._last_lines())
-        except Exception as raised:
+        except BaseException as raised:
             # Guessing on after steps that do not fit would be worse.
-            error = job._steps.problem or raised
+            error = job._steps.problem or (raised if isinstance(raised, Exception) else HandlerExited(raised))
             log_failure(job.id, job.kind, job.run, error)
             job._last_rejects()
-            outcome = of_exception(error, job._last_lines())
+            outcome = of_exception(error, job._last_lines(), job._steps.failed_at())
             if job._timed_out and outcome["type"] == "failed":
                 outcome["class"] = "timeout"
             return outcome

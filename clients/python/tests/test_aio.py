@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 import unittest
 import uuid
@@ -420,6 +421,42 @@ class Async(unittest.IsolatedAsyncioTestCase):
         left = await self.submit("wait")
         with self.assertRaises(TimeoutError):
             await self.client.wait(left, timeout=0.05)
+
+    async def test_what_outlasts_the_grace_is_handed_back(self) -> None:
+        for hurried in (False, True):
+            with self.subTest(hurried=hurried):
+                worker, running = self.worker(grace=PATIENCE if hurried else 0.05, lease=600), asyncio.Event()
+
+                @worker.handler("act")
+                async def act(job: AsyncJob) -> None:
+                    running.set()
+                    await asyncio.sleep(PATIENCE * 10)
+
+                work = asyncio.ensure_future(worker.run())
+                job = await self.submit("wait")
+                await asyncio.wait_for(running.wait(), PATIENCE)
+                for _ in range(2 if hurried else 1):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                await asyncio.wait_for(work, PATIENCE / 2)
+                view = await self.client.get(job)
+                self.assertEqual((view["status"], view["attempt"], view["crashes"]), ("pending", 0, 0))
+                self.assertEqual([run["cause"] for run in await self.client.attempts(job)], ["interrupted"])
+                await self.client.cancel(job)
+
+    async def test_a_handler_that_exits_ends_its_job_alone(self) -> None:
+        worker = self.worker(concurrency=1)
+
+        @worker.handler("act")
+        async def act(job: AsyncJob) -> str:
+            if job.payload["word"] == "exit":
+                raise SystemExit(3)
+            return "done"
+
+        await self.work(worker)
+        exits, works = await self.submit("exit", max_retries=0), await self.submit("work")
+        self.assertEqual((await self.ended(works))["status"], "succeeded")
+        failed = await self.ended(exits)
+        self.assertEqual((failed["status"], failed["error_type"]), ("failed", "HandlerExited"))
 
     async def test_many_run_at_once_and_lists_are_read(self) -> None:
         worker, together = self.worker(concurrency=20), []

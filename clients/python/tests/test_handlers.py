@@ -74,6 +74,25 @@ class Told(InProcess):
         self.assertEqual(told, [True, "canceled"])
 
 
+class Exits(InProcess):
+    """A handler that asks its process to end ends its own job, and no more."""
+
+    def test_a_handler_that_exits_ends_its_job_alone(self) -> None:
+        worker = self.worker(concurrency=1)
+
+        @worker.handler("act")
+        def act(job: Job) -> str:
+            if job.payload == {"script": ["exit"]}:
+                raise SystemExit(3)
+            return "done"
+
+        self.work(worker)
+        exits, works = self.submit("exit", max_retries=0), self.submit("work")
+        self.client.wait(works, PATIENCE)
+        failed = self.client.wait(exits, PATIENCE)
+        self.assertEqual((failed["status"], failed["error_type"]), ("failed", "HandlerExited"))
+
+
 class Logged(InProcess):
     """Failures are logged where they happen."""
 

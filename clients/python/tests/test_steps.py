@@ -70,6 +70,14 @@ class Stepping(InProcess):
                 self.assertIn(told, job["last_error"])
 
 
+    def test_a_dead_letter_names_the_step_that_its_run_died_at(self) -> None:
+        for script, step in (("a?", 0), ("a b?", 1), ("a b !", 2), ("a a", 1), ("!", 0)):
+            with self.subTest(script=script):
+                _, job = self.play(script, max_retries=0)
+                letter = self.client.call("GET", f"/api/v1/dead-letters/{job['id']}?envelope=true")["envelope"]
+                self.assertEqual(letter["transitionKey"], f"{job['id']}:{step}:1")
+
+
 class Killed(Case):
     """A worker that is killed between a step and the end of its run."""
 

@@ -71,7 +71,7 @@ pub use work::{CircuitPass, Ended, Grant, Handed, RemoteWorker, WorkRequest};
 /// assert_eq!(needs_nothing, None);
 /// assert!(remote.heartbeat(&worker, vec![grant.clone()]).await?.lost.is_empty());
 /// let ended = Ended::Succeeded { result: Some("done".into()) };
-/// remote.finish(vec![Finished { grant, ended, logs: Vec::new() }]).await?;
+/// remote.finish(vec![Finished { grant, ended, step: None, logs: Vec::new() }]).await?;
 /// assert_eq!(job.result().await?, "done");
 /// # Ok(()) }
 /// ```

@@ -31,7 +31,7 @@ fn request(limit: usize) -> WorkRequest {
 }
 
 fn end(handed: &Handed, ended: Ended) -> Finished {
-    Finished { grant: handed.grant.clone(), ended, logs: vec!["a line".into()] }
+    Finished { grant: handed.grant.clone(), ended, step: None, logs: vec!["a line".into()] }
 }
 
 /// Rows of workers: those of names, and those of batches.

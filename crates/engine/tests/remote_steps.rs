@@ -13,6 +13,7 @@ use backstop::{
     StepError, TerminalReason, WorkRequest,
 };
 use backstop_core::Refusal;
+use backstop_core::envelope::{envelope, transition_key};
 use backstop_core::job::{EffectCall, EffectPolicy, MOST_STEPS, State, StepMark, StepState};
 use backstop_store::{DocumentRange, Drawer, KnownKind, Store};
 use serde_json::{Value, json};
@@ -83,7 +84,7 @@ impl Stage {
     }
 
     async fn end(&self, on: &Handed, ended: Ended) -> State {
-        let end = vec![Finished { grant: on.grant.clone(), ended, logs: Vec::new() }];
+        let end = vec![Finished { grant: on.grant.clone(), ended, step: None, logs: Vec::new() }];
         let mut answers = self.engine.remote().finish(end).await.expect("the store is there");
         answers.pop().expect("one").expect("the lease is held")
     }
@@ -306,6 +307,25 @@ async fn a_wait_has_its_place(store: &Arc<dyn Store>) {
     assert_eq!(failure.error_type, "StepsChanged");
 }
 
+/// D1, W7: the dead letter of a run elsewhere names the step that it failed at.
+async fn a_dead_letter_names_its_step(store: &Arc<dyn Store>) {
+    let stage = Stage::on(store);
+    let most = u32::try_from(MOST_STEPS).expect("few");
+    for (said, expected) in [(None, 1), (Some(0), 0), (Some(3), 3), (Some(u32::MAX), most)] {
+        let job = stage.submit().await;
+        let on = stage.claim().await;
+        stage.step(&on, 0, "load", Some(json!(1))).await.expect("it fits");
+        let failure = Failure::new(Cause::Permanent, "Plain", "no luck").because("it never works");
+        let ended = Ended::Failed(failure);
+        let end = Finished { grant: on.grant.clone(), ended, step: said, logs: Vec::new() };
+        let answers = stage.engine.remote().finish(vec![end]).await.expect("the store is there");
+        assert!(matches!(answers[..], [Ok(State::Failed)]), "{answers:?}");
+        let view = stage.engine.job(job).await.expect("the store is there").expect("it is stored").view;
+        let letter = envelope(&view.job, &view.record, view.last_failure.as_ref(), None).expect("it is dead");
+        assert_eq!(letter["transitionKey"], *transition_key(job, expected, 1), "{said:?}");
+    }
+}
+
 /// W7: one step more than a job may have is refused, and so is an effect.
 async fn there_are_not_too_many(store: &Arc<dyn Store>) {
     let stage = Stage::on(store);
@@ -328,6 +348,7 @@ async fn there_are_not_too_many(store: &Arc<dyn Store>) {
 /// Every case, on one store.
 async fn everything(store: Arc<dyn Store>) {
     the_order_is_checked(&store).await;
+    a_dead_letter_names_its_step(&store).await;
     an_effect_follows_its_policy(&store).await;
     an_unknown_effect_is_told_as_one_of_this_process(&store).await;
     a_wait_has_its_place(&store).await;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use backstop_core::failure::{CallResult, Cause, Failure, HookAnswer};
-use backstop_core::job::{Ending, JobDetail, Record, Stale, State, StoredJob};
+use backstop_core::job::{Ending, JobDetail, MOST_STEPS, Record, Stale, State, StoredJob};
 use backstop_core::{Lease, WorkerId};
 use backstop_store::{Error as StoreError, Finish};
 
@@ -26,6 +26,8 @@ pub struct Finished {
     pub grant: Grant,
     /// How it ended.
     pub ended: Ended,
+    /// The order of the step or the effect at which it failed, from 0; behind all of them when it was in none.
+    pub step: Option<u32>,
     /// What it logged, line by line.
     pub logs: Vec<String>,
 }
@@ -154,27 +156,27 @@ impl Remote {
     }
 
     async fn ending(&self, result: Finished, detail: JobDetail, wait: Option<Box<Failed>>) -> RemoteEnding {
-        let Finished { grant, ended, logs } = result;
+        let Finished { grant, ended, step, logs } = result;
         let output = self.output(&detail.view.record, &logs);
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
         let first = record.runs == 1;
         let suspect = (record.crashes > 0).then(|| Box::new((job.clone(), record.clone())));
         let ended = with_an_answer(&job.spec, self.with_rejects(&job.spec, &record, ended));
-        let reply = wait.map_or_else(|| reply(ended), |wait| Reply(Err(wait)));
+        let reply = wait.map_or_else(|| reply(ended, step), |wait| Reply(Err(wait)));
         let ending = self.end(job, record, reply, output, grant.code_version).await;
         RemoteEnding { finish: Finish { lease: grant.lease, ending }, first, suspect }
     }
 
     /// The ending of a run that is over, as it was the first time: nothing follows from it.
     async fn repeated(&self, result: Finished, detail: JobDetail) -> Finish {
-        let Finished { grant, ended, logs } = result;
+        let Finished { grant, ended, step, logs } = result;
         let EngineParts { store, config, rules, .. } = &*self.parts;
         let rules = rules.in_force(&**store).await;
         let output = self.output(&detail.view.record, &logs);
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
         let wait = self.repeated_wait(&ended, &record);
         let ended = with_an_answer(&job.spec, self.with_rejects(&job.spec, &record, ended));
-        let reply = wait.map_or_else(|| reply(ended), |wait| Reply(Err(wait)));
+        let reply = wait.map_or_else(|| reply(ended, step), |wait| Reply(Err(wait)));
         let handler_end = HandlerEnd { job, record, reply, output, code_version: grant.code_version };
         let concluded = conclude(config, &rules, handler_end, |_, _| HookAnswer::default());
         Finish { lease: grant.lease, ending: concluded.ending }
@@ -211,7 +213,16 @@ fn said(ended: &Ended) -> CallResult {
     }
 }
 
-fn reply(ended: Ended) -> Reply {
+fn reply(ended: Ended, step: Option<u32>) -> Reply {
+    let mut reply = plain_reply(ended);
+    if let Err(failed) = &mut reply.0 {
+        // No run has more steps than this, whatever its worker says.
+        failed.step = step.map(|step| step.min(u32::try_from(MOST_STEPS).unwrap_or(u32::MAX)));
+    }
+    reply
+}
+
+fn plain_reply(ended: Ended) -> Reply {
     let failure = match ended {
         Ended::Succeeded { result } => return Reply(Ok(result.filter(|value| !value.is_null()))),
         Ended::Failed(failure) => failure,

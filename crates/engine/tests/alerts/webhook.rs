@@ -238,7 +238,7 @@ async fn every_dead_letter_has_its_critical_line() {
     let marked = submit(stage.engine.enqueue(die("its end"))).await;
     let failure = Failure::new(Cause::Permanent, "MailError", "it bounced").because("no such mailbox");
     let (grant, ended) = (take(&stage).await.grant, Ended::Failed(failure));
-    let result = Finished { grant, ended, logs: Vec::new() };
+    let result = Finished { grant, ended, step: None, logs: Vec::new() };
     stage.engine.remote().finish(vec![result.clone()]).await.expect("the model is there");
     // Told of again: no second death.
     stage.engine.remote().finish(vec![result]).await.expect("the model is there");

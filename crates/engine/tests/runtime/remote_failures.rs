@@ -30,7 +30,7 @@ async fn submit(server: &Backstop, name: &str, jobs: usize) {
 }
 
 async fn finish(server: &Backstop, handed: &Handed, ended: Ended) {
-    let end = Finished { grant: handed.grant.clone(), ended, logs: Vec::new() };
+    let end = Finished { grant: handed.grant.clone(), ended, step: None, logs: Vec::new() };
     let answers = server.remote().finish(vec![end]).await.expect("the model is there");
     assert!(answers[0].is_ok());
 }

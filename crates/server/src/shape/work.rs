@@ -280,6 +280,10 @@ pub enum RunOutcome {
         /// The dependency that was unavailable.
         #[serde(default)]
         dependency: Option<String>,
+        /// The order of the step or the effect at which it failed, from 0; behind all that the run called when it was
+        /// in none of them. The dead letter names it; unless it is said, that is the first one without a result.
+        #[serde(default)]
+        step: Option<u32>,
         /// What it logged.
         #[serde(default)]
         logs: Option<LogText>,
@@ -305,6 +309,9 @@ pub enum RunOutcome {
         /// What it came to.
         #[schema(value_type = Object)]
         result: Value,
+        /// The order of the step at which it failed, as of a failure.
+        #[serde(default)]
+        step: Option<u32>,
         /// What it logged.
         #[serde(default)]
         logs: Option<LogText>,

@@ -136,8 +136,12 @@ pub(super) fn token(item: &RawValue) -> String {
 pub(super) fn finished(key: &LeaseKey, caller: &Caller, item: &RawValue) -> Result<Finished, ApiError> {
     let item: shape::FinishedRun = read_part("the result", item.get().as_bytes())?;
     let grant = key.open(caller, &item.lease).ok_or_else(stale)?;
+    let step = match &item.outcome {
+        shape::RunOutcome::Failed { step, .. } | shape::RunOutcome::ReportedFailure { step, .. } => *step,
+        _ => None,
+    };
     let (ended, logs) = ended(item.outcome);
-    Ok(Finished { grant, ended, logs: logs.map(lines).unwrap_or_default() })
+    Ok(Finished { grant, ended, step, logs: logs.map(lines).unwrap_or_default() })
 }
 
 fn lines(logs: shape::LogText) -> Vec<String> {
@@ -150,7 +154,7 @@ fn lines(logs: shape::LogText) -> Vec<String> {
 fn ended(outcome: shape::RunOutcome) -> (Ended, Option<shape::LogText>) {
     match outcome {
         shape::RunOutcome::Succeeded { result, logs } => (Ended::Succeeded { result }, logs),
-        shape::RunOutcome::Failed { class, message, error_type, retry_in_ms, dependency, logs } => {
+        shape::RunOutcome::Failed { class, message, error_type, retry_in_ms, dependency, logs, .. } => {
             let (cause, usual) = cause(class);
             let mut failure = Failure::new(cause, error_type.unwrap_or_else(|| usual.to_owned()), message);
             if matches!(cause, Cause::Permanent | Cause::Invalid) {
@@ -164,7 +168,7 @@ fn ended(outcome: shape::RunOutcome) -> (Ended, Option<shape::LogText>) {
             (Ended::Snoozed { delay: Duration::from_millis(delay_ms) }, logs)
         }
         shape::RunOutcome::Canceled { reason, logs } => (Ended::Canceled { reason }, logs),
-        shape::RunOutcome::ReportedFailure { result, logs } => (Ended::ReportedFailure { result }, logs),
+        shape::RunOutcome::ReportedFailure { result, logs, .. } => (Ended::ReportedFailure { result }, logs),
         shape::RunOutcome::RateLimited { retry_in_ms, logs } => {
             (Ended::RateLimited { delay: Duration::from_millis(retry_in_ms) }, logs)
         }

@@ -183,6 +183,12 @@ async fn a_result_that_was_not_applied_is_stale() {
         json!({ "type": "snoozed", "delay_ms": 600_000 }),
         json!({ "type": "snoozed", "delay_ms": 700_000 }),
         json!({ "type": "canceled", "reason": "no use" }),
+        json!({ "type": "rate_limited", "retry_in_ms": 5_000 }),
+        json!({ "type": "rate_limited", "retry_in_ms": 7_000 }),
+        json!({ "type": "failed", "class": "error", "message": "no luck", "retry_in_ms": 5_000 }),
+        json!({ "type": "failed", "class": "error", "message": "no luck", "retry_in_ms": 7_000 }),
+        json!({ "type": "reported_failure", "result": 3 }),
+        json!({ "type": "interrupted" }),
     ];
     let code = |answer: &Value| answer["error"]["code"].as_str().unwrap_or("ok").to_owned();
     for first in &results {
