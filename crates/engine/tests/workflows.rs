@@ -9,10 +9,14 @@ mod driven;
 mod followed;
 #[path = "workflows/gathered.rs"]
 mod gathered;
+#[path = "workflows/missing.rs"]
+mod missing;
 #[path = "workflows/raced.rs"]
 mod raced;
 #[path = "workflows/renewed.rs"]
 mod renewed;
+#[path = "workflows/sealed.rs"]
+mod sealed;
 mod stores;
 #[path = "workflows/wide.rs"]
 mod wide;
@@ -563,6 +567,7 @@ async fn everything(store: Arc<dyn Store>) {
     renewed::a_step_decided_behind_a_dead_one_is_decided_anew(store.clone()).await;
     renewed::a_dead_step_goes_on_from_the_archive(store.clone()).await;
     renewed::a_step_of_which_nothing_is_left_fails(store.clone()).await;
+    renewed::a_step_whose_key_is_held_fails(store.clone()).await;
     batches::a_stream_that_was_stopped_is_repeated(store.clone()).await;
     batches::the_first_jobs_of_a_stream_run_while_others_come(store.clone()).await;
     batches::an_open_batch_that_is_called_off_is_over(store.clone()).await;
@@ -573,6 +578,13 @@ async fn everything(store: Arc<dyn Store>) {
     driven::a_plan_continues_every_workflow_from_its_dead_step(store.clone()).await;
     driven::a_dead_step_that_is_driven_again_is_part_of_its_workflow(store.clone()).await;
     driven::what_runs_after_all_is_paused_with_its_workflow(store.clone()).await;
+    driven::one_that_had_ended_is_paused_while_a_dead_step_is_driven_again(store.clone()).await;
+    driven::who_waits_sees_what_a_dead_step_comes_to(store.clone()).await;
+    driven::a_dead_step_that_is_put_aside_stays_as_it_was(store.clone()).await;
+    sealed::a_sealed_result_decides_where_the_key_is(store.clone()).await;
+    sealed::a_step_is_not_given_what_stays_sealed(store.clone()).await;
+    missing::a_step_after_a_purged_one_fails(store.clone()).await;
+    missing::a_step_after_a_result_that_was_not_kept_fails(store.clone()).await;
     gathered::steps_that_start_together_read_together(store.clone()).await;
     raced::ends_count_once(store.clone()).await;
     raced::a_child_that_is_called_off_while_it_runs_has_failed(store.clone()).await;

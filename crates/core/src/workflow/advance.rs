@@ -153,16 +153,20 @@ impl Workflow {
 
     /// Takes ends of jobs, and answers what follows. A graph must come with its nodes.
     pub fn advance(&mut self, graph: Option<&Graph>, ends: &[JobEnd], now: Timestamp) -> Advance {
-        let (mut moves, mut died_again) = (Vec::new(), false);
+        let before = self.standing();
+        let (mut moves, mut counted, mut died_again) = (Vec::new(), false, false);
         match (&mut self.body, graph) {
             (WorkflowBody::Batch(batch), _) => {
                 ends.iter().for_each(|end| batch.count(end.note.end, end.note.again));
+                counted = true;
             }
             (WorkflowBody::Graph(progress), Some(graph)) => {
                 for JobEnd { note, result } in ends {
                     // The end of a job that does not stand for its node any more says nothing.
                     if progress.job(graph, note.mark.number) == Some(note.job) {
-                        let was_dead = progress.state(note.mark.number) == NodeState::Ended(NodeEnd::Failed);
+                        let state = progress.state(note.mark.number);
+                        let was_dead = state == NodeState::Ended(NodeEnd::Failed);
+                        counted |= was_dead || !matches!(state, NodeState::Ended(_));
                         died_again |= was_dead && note.again && note.end == NodeEnd::Failed;
                         moves.extend(progress.end(graph, note.mark.number, note.end, result.as_ref()));
                     }
@@ -174,7 +178,10 @@ impl Workflow {
         if let (WorkflowBody::Graph(progress), Some(graph)) = (&mut self.body, graph) {
             advance.take(moves, progress, graph);
         }
-        self.judge(died_again, &mut advance, now);
+        // One that is held back while a dead step is driven again is not over because of ends that say nothing.
+        if counted {
+            self.judge(before, died_again, &mut advance, now);
+        }
         advance
     }
 
@@ -188,9 +195,18 @@ impl Workflow {
         }
     }
 
-    /// Follows from what has ended whether all of it has. A step that was driven again and died again is a failure of
-    /// its own, also where nothing else was waiting for it.
-    fn judge(&mut self, died_again: bool, advance: &mut Advance, now: Timestamp) {
+    /// Where it is, by its steps: one all of which has ended has come to what they say, also while people hold it back
+    /// because a dead step of it is driven again.
+    fn standing(&self) -> WorkflowStatus {
+        match &self.body {
+            WorkflowBody::Graph(progress) if progress.is_over() => self.outcome(),
+            _ => self.status,
+        }
+    }
+
+    /// Follows from what has ended whether all of it has; `before` is where it was. A step that was driven again and
+    /// died again is a failure of its own, also where nothing else was waiting for it.
+    fn judge(&mut self, before: WorkflowStatus, died_again: bool, advance: &mut Advance, now: Timestamp) {
         let over = match &self.body {
             WorkflowBody::Graph(progress) => progress.is_over(),
             // Nothing follows from ends of nodes that are not known.
@@ -204,10 +220,15 @@ impl Workflow {
             }
             return;
         }
-        let (before, after) = (self.status, self.outcome());
-        let batch = matches!(self.body, WorkflowBody::Batch(_));
-        let same = before == after && !(died_again && after == WorkflowStatus::Failed);
-        if same || (batch && before.is_over()) {
+        let after = self.outcome();
+        if before.is_over() && matches!(self.body, WorkflowBody::Batch(_)) {
+            return;
+        }
+        if before == after && !(died_again && after == WorkflowStatus::Failed) {
+            // That it was held back in between makes it no other end.
+            if self.status != after {
+                (self.status, self.finished_at) = (after, Some(now));
+            }
             return;
         }
         (self.status, self.finished_at) = (after, Some(now));

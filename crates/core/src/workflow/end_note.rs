@@ -43,8 +43,12 @@ impl EndNote {
             State::Canceled => NodeEnd::Canceled,
             _ => NodeEnd::Failed,
         };
-        let given_up = before.and_then(|before| before.paused_from) == Some(PausedFrom::Failed);
-        Some(Self { job, mark, end, again: after.redrives > 0 || given_up, at: after.finished_at? })
+        let put_aside = before.and_then(|before| before.paused_from) == Some(PausedFrom::Failed);
+        if put_aside && end == NodeEnd::Failed {
+            // A dead letter that is taken back as it was has not died again.
+            return None;
+        }
+        Some(Self { job, mark, end, again: after.redrives > 0 || put_aside, at: after.finished_at? })
     }
 
     /// Notes that are committed together as documents, key and body: those of one workflow are one, so that a batch

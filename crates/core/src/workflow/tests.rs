@@ -325,6 +325,31 @@ fn a_step_that_dies_again_after_it_was_driven_again_is_told_again() {
 }
 
 #[test]
+fn one_that_is_held_back_while_a_dead_step_is_driven_again_has_not_ended_once_more() {
+    // W4, F14
+    let mut play = Play::new(&shape([node("a", &[]), node("b", &[]), node("c", &["a"])]));
+    play.fails("a");
+    assert!(play.fails("b").finished);
+    for status in [WorkflowStatus::Paused, WorkflowStatus::Running] {
+        (play.workflow.status, play.workflow.finished_at) = (status, None);
+        let late = play.end_with("c", NodeEnd::Canceled, Value::Null);
+        assert!(late.is_empty() && !late.finished, "what is said late of others does not end it");
+        assert_eq!((play.workflow.status, play.workflow.finished_at), (status, None));
+    }
+    let follows = play.end_with("a", NodeEnd::Canceled, Value::Null);
+    assert_eq!((play.states().as_str(), follows.callback), ("a:c b:f c:c", None), "b is as dead as before");
+    let Workflow { status, finished_at, rounds, .. } = &play.workflow;
+    assert_eq!((*status, *finished_at, *rounds), (WorkflowStatus::Failed, Some(NOW), 1));
+
+    (play.workflow.status, play.workflow.finished_at) = (WorkflowStatus::Paused, None);
+    let mut end = play.end_of(1, NodeEnd::Failed, Value::Null);
+    end.note.again = true;
+    let follows = play.workflow.advance(Some(&play.graph), &[end], NOW);
+    assert!(follows.finished && follows.callback.is_some(), "it died again");
+    assert_eq!((play.workflow.status, play.workflow.rounds), (WorkflowStatus::Failed, 2));
+}
+
+#[test]
 fn what_a_step_decided_that_runs_after_all_is_decided_anew() {
     // W4
     let nodes = [
@@ -519,4 +544,30 @@ fn ends_of_parts_are_noted_and_no_others() {
     let mut after = before.clone();
     after.operate(&StoredJob { spec: plain.clone(), created_at: NOW }, &cancel, NOW).expect("allowed");
     assert_eq!(EndNote::of(plain.id, Some(&before), &after), None);
+}
+
+#[test]
+fn a_dead_part_that_is_put_aside_and_taken_back_has_not_ended_again() {
+    // W4, L8
+    let mut spec = Spec::new(JobId::from_u128(1), "work", "{}");
+    spec.provenance_mut().part_of = Some(PartOf {
+        id: WorkflowId::from_u128(7),
+        node: Some("b".into()),
+        number: 3,
+        follows: false,
+        renewed: false,
+        payload_from: None,
+    });
+    let job = StoredJob { spec: spec.clone(), created_at: NOW };
+    let mut paused = Record::new(&spec, NOW);
+    (paused.state, paused.finished_at) = (State::Failed, Some(NOW));
+    paused.operate(&job, &Operation::Pause, NOW).expect("a dead letter");
+    let mut taken_back = paused.clone();
+    taken_back.operate(&job, &Operation::Resume, NOW).expect("paused");
+    assert_eq!(taken_back.state, State::Failed);
+    assert_eq!(EndNote::of(spec.id, Some(&paused), &taken_back), None);
+    let mut given_up = paused.clone();
+    given_up.operate(&job, &Operation::Cancel { reason: "no".into() }, NOW).expect("allowed");
+    let note = EndNote::of(spec.id, Some(&paused), &given_up).expect("it ended otherwise");
+    assert_eq!((note.end, note.again), (NodeEnd::Canceled, true));
 }

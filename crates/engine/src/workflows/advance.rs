@@ -8,16 +8,15 @@
 //! node has taken since is not there any more, although the workflow is as it was read. Ends of jobs never wait for
 //! each other.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use backstop_core::job::{NewJob, Operation};
 use backstop_core::workflow::{EndNote, JobEnd, NodeEnd, WorkflowStatus};
-use backstop_core::{JobId, Timestamp, WorkflowId};
+use backstop_core::{JobId, Refusal, Timestamp, WorkflowId};
 use backstop_store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect};
-use serde_json::Value;
 
 use super::callback::callback_job;
-use super::inputs::results;
+use super::inputs::{FoundResults, InputProblem, results};
 use super::renew::renewed;
 use super::stored::{self, FoundWorkflow};
 use super::told::WorkflowNews;
@@ -50,6 +49,11 @@ struct TakenNotes {
 /// What is written of one workflow.
 struct Piece {
     id: WorkflowId,
+    /// What it follows from, and when that was read.
+    notes: Vec<TakenNotes>,
+    now: Timestamp,
+    /// Jobs that the store refuses, although they were to take the places of those called off.
+    refused: BTreeSet<JobId>,
     edits: Vec<Edit>,
     operations: Vec<(JobId, Operation)>,
     jobs: Vec<NewJob>,
@@ -57,6 +61,42 @@ struct Piece {
 }
 
 impl Piece {
+    /// That nothing but the end of these notes is written.
+    fn of(id: WorkflowId, notes: Vec<TakenNotes>, now: Timestamp) -> Self {
+        let remove = |taken: &TakenNotes| Edit {
+            drawer: Drawer::WorkflowEnds,
+            key: taken.key.clone(),
+            expect: Expect::Revision(taken.revision),
+            body: None,
+        };
+        Self {
+            id,
+            edits: notes.iter().map(remove).collect(),
+            notes,
+            now,
+            refused: BTreeSet::new(),
+            operations: Vec::new(),
+            jobs: Vec::new(),
+            news: WorkflowNews::default(),
+        }
+    }
+
+    /// The job of a step that is submitted again, if that is the one which the store refuses for good.
+    fn renewed_at(&self, index: usize, refusal: &Refusal) -> Option<JobId> {
+        // There is room in a full queue some time.
+        if matches!(refusal, Refusal::QueueFull { .. }) {
+            return None;
+        }
+        let spec = &self.jobs.get(index)?.spec;
+        spec.part_of().is_some_and(|part| part.renewed).then_some(spec.id)
+    }
+
+    /// The same from the beginning, without a job that is refused.
+    fn without(mut self, job: JobId) -> Self {
+        self.refused.insert(job);
+        Self { refused: self.refused, ..Self::of(self.id, self.notes, self.now) }
+    }
+
     fn size(&self) -> usize {
         self.edits.len() + self.operations.len() + self.jobs.len()
     }
@@ -101,10 +141,13 @@ async fn advance_some(
 ) -> Result<(), StoreError> {
     let ids: Vec<WorkflowId> = ends.keys().copied().collect();
     let found = stored::read(&*parts.store, &parts.workflows, &ids).await?;
-    let results = results(parts, asked_for(&found, &ends)).await?;
+    let asked: BTreeSet<JobId> =
+        found.iter().zip(ends.values()).flat_map(|(found, notes)| asked_for(found, notes)).collect();
+    let results = results(parts, asked.into_iter().collect()).await?;
     let mut together: Vec<Piece> = Vec::new();
     for ((id, notes), found) in ends.into_iter().zip(found) {
-        let Some(piece) = piece(parts, id, notes, found, &results, now).await? else { continue };
+        let piece = Piece::of(id, notes, now);
+        let Some(piece) = followed_up(parts, piece, found, &results).await? else { continue };
         let size: usize = together.iter().map(Piece::size).sum();
         if !together.is_empty() && size + piece.size() > MOST_TOGETHER {
             write(parts, std::mem::take(&mut together)).await?;
@@ -115,55 +158,62 @@ async fn advance_some(
     write(parts, together).await
 }
 
-/// The jobs whose results decide what follows.
-fn asked_for(found: &[FoundWorkflow], ends: &BTreeMap<WorkflowId, Vec<TakenNotes>>) -> Vec<JobId> {
-    let mut jobs = BTreeSet::new();
-    for (stored, notes) in found.iter().zip(ends.values()) {
-        let FoundWorkflow::There(stored) = stored else { continue };
-        let Some(graph) = &stored.graph else { continue };
-        let asks =
-            |note: &&EndNote| note.end == NodeEnd::Succeeded && graph.asks_for_result(note.mark.number);
-        jobs.extend(notes.iter().flat_map(|taken| &taken.notes).filter(asks).map(|note| note.job));
-    }
-    jobs.into_iter().collect()
+/// The jobs of a workflow whose results decide what follows.
+fn asked_for(found: &FoundWorkflow, notes: &[TakenNotes]) -> Vec<JobId> {
+    let FoundWorkflow::There(stored) = found else { return Vec::new() };
+    let Some(graph) = &stored.graph else { return Vec::new() };
+    let asks = |note: &&EndNote| note.end == NodeEnd::Succeeded && graph.asks_for_result(note.mark.number);
+    notes.iter().flat_map(|taken| &taken.notes).filter(asks).map(|note| note.job).collect()
 }
 
-/// What is to be written of one workflow; none when it cannot be read, or a step of it not be opened, so that nobody
-/// knows what follows. Notes of one that is not there any more are only removed.
-async fn piece(
+/// True when nobody else has to decide what follows from these results. One that is gone decides, too: no condition on
+/// it holds. A branch that was taken stays taken, so what is closed here is for a process that has the key.
+fn decide_here(id: WorkflowId, asked: &[JobId], results: &FoundResults) -> bool {
+    for job in asked {
+        match results.get(job) {
+            Some(Ok(_)) => {}
+            Some(Err(InputProblem::Sealed(problem))) => {
+                let error = problem.to_string();
+                tracing::warn!(workflow = %id, %job, error, "a workflow waits for a process that has the key");
+                return false;
+            }
+            Some(Err(InputProblem::NotKept(warning))) => {
+                let error = warning.as_str();
+                tracing::error!(workflow = %id, %job, error, "no condition on a result holds: it is missing");
+            }
+            None => {
+                let error = "the job was removed";
+                tracing::error!(workflow = %id, %job, error, "no condition on a result holds: it is missing");
+            }
+        }
+    }
+    true
+}
+
+/// The same piece with all that is to be written of its workflow; none when that cannot be read, or a step or a result
+/// not be opened, so that nobody knows what follows. Notes of one that is not there any more are only removed.
+async fn followed_up(
     parts: &EngineParts,
-    id: WorkflowId,
-    notes: Vec<TakenNotes>,
+    mut piece: Piece,
     found: FoundWorkflow,
-    results: &HashMap<JobId, Value>,
-    now: Timestamp,
+    results: &FoundResults,
 ) -> Result<Option<Piece>, StoreError> {
-    let remove = |taken: &TakenNotes| Edit {
-        drawer: Drawer::WorkflowEnds,
-        key: taken.key.clone(),
-        expect: Expect::Revision(taken.revision),
-        body: None,
-    };
-    let mut piece = Piece {
-        id,
-        edits: notes.iter().map(remove).collect(),
-        operations: Vec::new(),
-        jobs: Vec::new(),
-        news: WorkflowNews::default(),
-    };
+    let asked = asked_for(&found, &piece.notes);
     let mut stored = match found {
         FoundWorkflow::There(stored) => stored,
         FoundWorkflow::Absent => return Ok(Some(piece)),
         FoundWorkflow::Unreadable => return Ok(None),
     };
+    if !decide_here(piece.id, &asked, results) {
+        return Ok(None);
+    }
     let graph = stored.graph.clone();
-    let ends: Vec<JobEnd> = notes
-        .into_iter()
-        .flat_map(|taken| taken.notes)
-        .map(|note| JobEnd { result: results.get(&note.job).cloned(), note })
-        .collect();
-    let mut follows = stored.workflow.advance(graph.as_deref(), &ends, now);
-    let Some(renewed) = renewed(parts, &mut stored, &mut follows, now).await? else { return Ok(None) };
+    let result = |job: &JobId| results.get(job).and_then(|result| result.as_ref().ok()).cloned();
+    let notes = piece.notes.iter().flat_map(|taken| &taken.notes).cloned();
+    let ends: Vec<JobEnd> = notes.map(|note| JobEnd { result: result(&note.job), note }).collect();
+    let mut follows = stored.workflow.advance(graph.as_deref(), &ends, piece.now);
+    let renewed = renewed(parts, &mut stored, &mut follows, &piece.refused, piece.now).await?;
+    let Some(renewed) = renewed else { return Ok(None) };
     if stored.workflow.status == WorkflowStatus::Paused {
         // They stand for steps that were paused with it.
         piece.operations.extend(renewed.iter().map(|job| (job.spec.id, Operation::Pause)));
@@ -176,6 +226,14 @@ async fn piece(
     piece.edits.extend(stored.edits());
     piece.news = WorkflowNews::of(parts, &stored.workflow, graph.as_deref(), &ends, &follows);
     Ok(Some(piece))
+}
+
+/// The same for one whose workflow is read once more.
+async fn once_more(parts: &EngineParts, piece: Piece) -> Result<Option<Piece>, StoreError> {
+    let found = stored::read(&*parts.store, &parts.workflows, &[piece.id]).await?.pop();
+    let Some(found) = found else { return Ok(None) };
+    let results = results(parts, asked_for(&found, &piece.notes)).await?;
+    followed_up(parts, piece, found, &results).await
 }
 
 /// Writes pieces in one transaction, and those again that are left when another node wrote one of them. What could not
@@ -197,7 +255,21 @@ async fn write(parts: &EngineParts, mut pieces: Vec<Piece>) -> Result<(), StoreE
                 }
                 continue;
             }
-            Ok(Amended::Refused { refusal, .. }) => refusal.to_string(),
+            Ok(Amended::Refused { index, refusal }) => {
+                let renewed = match &pieces[..] {
+                    [alone] => alone.renewed_at(index, &refusal),
+                    _ => None,
+                };
+                if let Some(job) = renewed
+                    && let Some(alone) = pieces.pop()
+                {
+                    let error = refusal.to_string();
+                    tracing::error!(workflow = %alone.id, %job, error, "a step cannot run again and has failed");
+                    pieces.extend(once_more(parts, alone.without(job)).await?);
+                    continue;
+                }
+                refusal.to_string()
+            }
             Err(error) if refused_for_good(&error) => error.to_string(),
             Err(error) => return Err(error),
         };

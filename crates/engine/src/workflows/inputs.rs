@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{JobJson, Spec, State, read_document};
-use backstop_core::workflow::{Graph, WorkflowBody, WorkflowEnd, WorkflowProgress};
+use backstop_core::sealing::SealError;
+use backstop_core::workflow::{Graph, NodeEnd, NodeState, WorkflowBody, WorkflowEnd, WorkflowProgress};
 use backstop_core::{JobId, WorkflowId};
 use backstop_store::Error as StoreError;
 use serde_json::Value;
@@ -28,11 +29,20 @@ const MOST_LAST_ONES: usize = 1_000;
 /// What the steps before a step returned, by their names.
 pub(crate) type Inputs = BTreeMap<String, Value>;
 
+/// Why the result of a step that succeeded cannot be given to anybody here.
+#[derive(Debug, Clone)]
+pub(super) enum InputProblem {
+    /// These keys do not open it; another process may have the key.
+    Sealed(SealError),
+    /// It is not stored, as the warning on its job says.
+    NotKept(String),
+}
+
+/// What the steps before returned, by their jobs; nothing of those that are gone.
+pub(super) type FoundResults = HashMap<JobId, Result<Value, InputProblem>>;
+
 /// The results of those of these jobs that succeeded, hot or archived, opened if they are sealed.
-pub(super) async fn results(
-    parts: &EngineParts,
-    jobs: Vec<JobId>,
-) -> Result<HashMap<JobId, Value>, StoreError> {
+pub(super) async fn results(parts: &EngineParts, jobs: Vec<JobId>) -> Result<FoundResults, StoreError> {
     let mut results = HashMap::new();
     let mut gone = Vec::new();
     if jobs.is_empty() {
@@ -57,11 +67,20 @@ pub(super) async fn results(
     Ok(results)
 }
 
-fn add(parts: &EngineParts, results: &mut HashMap<JobId, Value>, id: JobId, job: &JobJson) {
+fn add(parts: &EngineParts, results: &mut FoundResults, id: JobId, job: &JobJson) {
     if job.status == State::Succeeded {
-        let result = job.result.as_ref();
-        let result = result.map(|result| sealing::opened_result(&parts.config, id, &job.kind, result));
-        results.insert(id, result.unwrap_or_default());
+        results.insert(id, returned(parts, id, job));
+    }
+}
+
+fn returned(parts: &EngineParts, id: JobId, job: &JobJson) -> Result<Value, InputProblem> {
+    match (&job.result, &job.warning) {
+        (Some(result), _) => {
+            sealing::open_result(&parts.config, id, &job.kind, result).map_err(InputProblem::Sealed)
+        }
+        // The only warnings of a run that succeeded are about its result.
+        (None, Some(warning)) => Err(InputProblem::NotKept(warning.clone())),
+        (None, None) => Ok(Value::Null),
     }
 }
 
@@ -185,7 +204,8 @@ async fn read_all(parts: &EngineParts, wanted: &[Asked]) -> Vec<GivenInputs> {
     }
 }
 
-/// The steps whose results are handed on, by name, with the jobs that stand for them now.
+/// The steps whose results are handed on, by name, with the jobs that stand for them now: those that succeeded, so
+/// that each of them has to have one.
 fn steps_before(
     before: Before,
     found: Option<&FoundWorkflow>,
@@ -204,8 +224,9 @@ fn steps_before(
     let (Some(graph), WorkflowBody::Graph(progress)) = (&stored.graph, &stored.workflow.body) else {
         return Ok(Vec::new());
     };
+    let succeeded = |number: &u32| progress.state(*number) == NodeState::Ended(NodeEnd::Succeeded);
     let named = |number: u32| Some((graph.node(number)?.name.clone(), progress.job(graph, number)?));
-    Ok(numbers(before, graph, progress).into_iter().filter_map(named).collect())
+    Ok(numbers(before, graph, progress).into_iter().filter(succeeded).filter_map(named).collect())
 }
 
 fn numbers(before: Before, graph: &Graph, progress: &WorkflowProgress) -> Vec<u32> {
@@ -219,14 +240,22 @@ fn numbers(before: Before, graph: &Graph, progress: &WorkflowProgress) -> Vec<u3
     }
 }
 
-fn gathered(asked: Before, before: Vec<(Arc<str>, JobId)>, results: &HashMap<JobId, Value>) -> GivenInputs {
+fn gathered(asked: Before, before: Vec<(Arc<str>, JobId)>, results: &FoundResults) -> GivenInputs {
     let mut inputs = Inputs::default();
     let mut bytes = 0;
     for (name, job) in before {
-        let Some(result) = results.get(&job) else { continue };
+        let result = match results.get(&job) {
+            Some(Ok(result)) => result,
+            // Whoever follows a whole workflow runs in any case: it may be there to tell somebody.
+            missing if asked == Before::End => {
+                let Failure { message, .. } = without_result(&name, missing);
+                tracing::warn!(%job, error = message, "what follows a workflow is not given one of its results");
+                continue;
+            }
+            missing => return Err(Failed::plain(without_result(&name, missing))),
+        };
         bytes += result.to_string().len();
         if bytes > MOST_BYTES {
-            // Whoever follows a whole workflow runs in any case: it may be there to tell somebody.
             if asked == Before::End {
                 break;
             }
@@ -237,6 +266,24 @@ fn gathered(asked: Before, before: Vec<(Arc<str>, JobId)>, results: &HashMap<Job
         inputs.insert(name.to_string(), result.clone());
     }
     Ok(inputs)
+}
+
+/// A step cannot be given what one before it returned. No retry brings that about: it may count on what it follows.
+fn without_result(step: &str, found: Option<&Result<Value, InputProblem>>) -> Failure {
+    let (problem, why) = match found {
+        Some(Err(InputProblem::Sealed(problem))) => (
+            format!("cannot be opened: {problem}; give this program all encryption keys and retry the job"),
+            "the result of a step before it cannot be opened",
+        ),
+        Some(Err(InputProblem::NotKept(warning))) => {
+            (format!("is missing: {warning}"), "the result of a step before it was not kept")
+        }
+        Some(Ok(_)) | None => {
+            ("is missing: its job was removed".to_owned(), "the result of a step before it was removed")
+        }
+    };
+    let message = format!("the result of step `{step}` {problem}");
+    Failure::new(Cause::Permanent, "Inputs", message).because(why)
 }
 
 /// The payload that a step takes from the one before it; none when it has its own.

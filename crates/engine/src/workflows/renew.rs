@@ -3,6 +3,8 @@
 //! What was called off stays so: another job takes its place, made of what had been submitted. Dead letters stay longer
 //! than canceled jobs, so that may be in the archive by then.
 
+use std::collections::BTreeSet;
+
 use backstop_core::job::{NewJob, Spec};
 use backstop_core::workflow::{Advance, EndNote, JobEnd, NodeEnd, PartOf, WorkflowMark};
 use backstop_core::{JobId, Timestamp};
@@ -13,11 +15,13 @@ use crate::parts::EngineParts;
 use crate::{sealing, signing};
 
 /// The jobs that take the places of those called off. A step of which nothing is left any more fails, with what follows
-/// from that. None when the payload of one cannot be opened here: its workflow waits for whoever has the key.
+/// from that, and so does one whose job is `refused`, because another job holds its business key. None when the payload
+/// of one cannot be opened here: its workflow waits for whoever has the key.
 pub(super) async fn renewed(
     parts: &EngineParts,
     stored: &mut StoredWorkflow,
     follows: &mut Advance,
+    refused: &BTreeSet<JobId>,
     now: Timestamp,
 ) -> Result<Option<Vec<NewJob>>, StoreError> {
     let mut jobs = Vec::new();
@@ -30,15 +34,18 @@ pub(super) async fn renewed(
         let found = submitted(parts, wanted.iter().map(|(_, old, _)| *old).collect()).await?;
         for ((number, old, again), spec) in wanted.into_iter().zip(found) {
             match spec {
-                Some(spec) => match anew(parts, spec, again) {
+                Some(spec) if !refused.contains(&again) => match anew(parts, spec, again) {
                     Ok(job) => jobs.push(job),
                     Err(problem) => {
                         tracing::error!(job = %old, problem, "a step cannot run again, and its workflow waits");
                         return Ok(None);
                     }
                 },
-                None => {
-                    tracing::error!(job = %old, "a step cannot run again and has failed: its first job was purged");
+                spec => {
+                    // Of one that is refused it was said why.
+                    if spec.is_none() {
+                        tracing::error!(job = %old, "a step cannot run again and has failed: it was purged");
+                    }
                     let mark = WorkflowMark { id: stored.workflow.id, number };
                     let note = EndNote { job: again, mark, end: NodeEnd::Failed, again: false, at: now };
                     lost.push(JobEnd { note, result: None });

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use backstop_core::explain::OpenStep;
-use backstop_core::job::{Operation, State};
+use backstop_core::job::{Operation, PausedFrom, Record, State};
 use backstop_core::workflow::{
     BatchProgress, Condition, Graph, GraphNode, Join, NodeEnd, NodeState, PartOf, Workflow, WorkflowBody,
     WorkflowCounts, WorkflowProgress, WorkflowStatus,
@@ -273,15 +273,20 @@ impl Workflows<'_> {
     /// Forgets a workflow or batch whose jobs have all ended. Its jobs stay.
     ///
     /// # Errors
-    /// When there is none of this id, it has not ended, or the store is away.
+    /// When there is none of this id, it has not ended, a dead step of it is driven again, or the store is away.
     pub async fn forget(self, id: WorkflowId) -> Result<(), WorkflowProblem> {
         let found = stored::one(&*self.parts.store, &self.parts.workflows, id).await?;
-        let StoredWorkflow { revision, workflow, .. } = found.ok_or(WorkflowProblem::Unknown(id))?;
-        if !workflow.status.is_over() {
+        let stored = found.ok_or(WorkflowProblem::Unknown(id))?;
+        if !stored.workflow.status.is_over() {
             let problem = "it has not ended: cancel it first";
             return Err(backstop_core::Refusal::invalid("workflow", problem).into());
         }
-        let amend = Amend { edits: stored::removal(&workflow, revision), ..Amend::default() };
+        if !driven_again(self.parts, &stored).await?.is_empty() {
+            let problem = "a step of it was retried and has not ended: wait for it, or cancel it first";
+            return Err(backstop_core::Refusal::invalid("workflow", problem).into());
+        }
+        let edits = stored::removal(&stored.workflow, stored.revision);
+        let amend = Amend { edits, ..Amend::default() };
         match self.parts.store.amend(amend).await? {
             Amended::Done { .. } => Ok(()),
             _ => Err(WorkflowProblem::Changing(id)),
@@ -301,16 +306,11 @@ pub(super) async fn operate(
     let stored = found.ok_or(WorkflowProblem::Unknown(id))?;
     let changed = match (&stored.workflow.body, &stored.graph) {
         (WorkflowBody::Graph(progress), Some(graph)) => {
-            let mut changed = 0;
-            let of = |wanted: &dyn Fn(NodeState) -> bool| -> Vec<JobId> {
-                let numbers = 0..u32::try_from(graph.nodes().len()).unwrap_or(u32::MAX);
-                let open = numbers.filter(|number| wanted(progress.state(*number)));
-                open.filter_map(|number| progress.job(graph, number)).collect()
-            };
-            let mut jobs = of(&|state| may_apply(state, operation));
+            let mut jobs = jobs_in(progress, graph, |state| may_apply(state, operation));
             if *operation != Operation::Resume {
-                jobs.extend(driven_again(parts, of(&|state| state == DEAD)).await?);
+                jobs.extend(driven_again(parts, &stored).await?);
             }
+            let mut changed = 0;
             for chunk in jobs.chunks(CHUNK) {
                 changed += apply(parts, chunk.to_vec(), operation).await?;
             }
@@ -333,10 +333,13 @@ async fn operate_batch(
         BatchHandle::of(parts.clone(), id).call_off().await?;
     }
     let filter = JobFilter { tag: Some(batch::tag(id)), ..JobFilter::default() };
+    // A dead letter that was put aside is no part of what goes on, and is taken back with the rest.
+    let resumes = *operation == Operation::Resume;
+    let applies = |record: &Record| !record.state.is_terminal() && (resumes || !is_dead_letter(record));
     let (mut changed, mut page) = (0, PageRequest::first(CHUNK));
     loop {
         let found = parts.store.list(filter.clone(), page).await?;
-        let open = found.items.iter().filter(|view| !view.record.state.is_terminal());
+        let open = found.items.iter().filter(|view| applies(&view.record));
         let jobs: Vec<JobId> = open.map(|view| view.job.spec.id).collect();
         changed += apply(parts, jobs, operation).await?;
         match found.next {
@@ -346,15 +349,34 @@ async fn operate_batch(
     }
 }
 
-/// Those of these dead steps that somebody drives again.
-async fn driven_again(parts: &EngineParts, dead: Vec<JobId>) -> Result<Vec<JobId>, StoreError> {
-    let mut open = Vec::new();
-    for chunk in dead.chunks(CHUNK) {
+/// The jobs of the nodes that are in a state that is wanted.
+fn jobs_in(progress: &WorkflowProgress, graph: &Graph, wanted: impl Fn(NodeState) -> bool) -> Vec<JobId> {
+    let numbers = (0u32..).zip(graph.nodes()).map(|(number, _)| number);
+    let numbers = numbers.filter(|number| wanted(progress.state(*number)));
+    numbers.filter_map(|number| progress.job(graph, number)).collect()
+}
+
+/// The jobs of dead steps that somebody drives again, or drove again so that nobody has looked at their ends yet: as
+/// long as there are some, the workflow goes on, whatever it had come to.
+pub(super) async fn driven_again(
+    parts: &EngineParts,
+    stored: &StoredWorkflow,
+) -> Result<Vec<JobId>, StoreError> {
+    let (WorkflowBody::Graph(progress), Some(graph)) = (&stored.workflow.body, &stored.graph) else {
+        return Ok(Vec::new());
+    };
+    let mut driven = Vec::new();
+    for chunk in jobs_in(progress, graph, |state| state == DEAD).chunks(CHUNK) {
         let found = parts.store.jobs(chunk.to_vec()).await?.into_iter().flatten();
-        let driven = found.filter(|detail| !detail.view.state().is_terminal());
-        open.extend(driven.map(|detail| detail.view.job.spec.id));
+        let found = found.filter(|detail| !is_dead_letter(&detail.view.record));
+        driven.extend(found.map(|detail| detail.view.job.spec.id));
     }
-    Ok(open)
+    Ok(driven)
+}
+
+/// True for a dead letter, also for one that a person has put aside.
+fn is_dead_letter(record: &Record) -> bool {
+    record.state == State::Failed || record.paused_from == Some(PausedFrom::Failed)
 }
 
 fn may_apply(state: NodeState, operation: &Operation) -> bool {
@@ -372,24 +394,31 @@ async fn apply(parts: &EngineParts, jobs: Vec<JobId>, operation: &Operation) -> 
     Ok(answers.into_iter().flatten().filter(|operated| operated.changed).count() as u64)
 }
 
-/// Shows a workflow as paused, or as running again.
+/// Shows a workflow as paused, or as running again. One that had ended is paused while a dead step of it is driven
+/// again, so that what follows from that is held back too.
 async fn show_pause(
     parts: &EngineParts,
     id: WorkflowId,
     operation: &Operation,
 ) -> Result<(), WorkflowProblem> {
-    let (from, to) = match operation {
-        Operation::Pause => (WorkflowStatus::Running, WorkflowStatus::Paused),
-        Operation::Resume => (WorkflowStatus::Paused, WorkflowStatus::Running),
+    let to = match operation {
+        Operation::Pause => WorkflowStatus::Paused,
+        Operation::Resume => WorkflowStatus::Running,
         _ => return Ok(()),
     };
     for _ in 0..20 {
         let found = stored::one(&*parts.store, &parts.workflows, id).await?;
         let mut stored = found.ok_or(WorkflowProblem::Unknown(id))?;
-        if stored.workflow.status != from {
+        let changes = match stored.workflow.status {
+            WorkflowStatus::Running => to == WorkflowStatus::Paused,
+            WorkflowStatus::Paused => to == WorkflowStatus::Running,
+            _ => to == WorkflowStatus::Paused && !driven_again(parts, &stored).await?.is_empty(),
+        };
+        if !changes {
             return Ok(());
         }
-        stored.workflow.status = to;
+        // It is removed by its age when it has an end.
+        (stored.workflow.status, stored.workflow.finished_at) = (to, None);
         let amend = Amend { edits: stored.edits(), ..Amend::default() };
         if let Amended::Done { now, .. } = parts.store.amend(amend).await? {
             WorkflowNews::standing(parts, &stored.workflow).tell(parts, now);

@@ -3,20 +3,22 @@
 use std::time::Duration;
 
 use backstop_core::WorkflowId;
+use backstop_core::workflow::WorkflowStatus;
 
 use super::batch::BatchHandle;
 use super::problem::WorkflowProblem;
 use super::stored;
-use super::view::{WorkflowView, Workflows};
+use super::view::{WorkflowView, Workflows, driven_again};
+use crate::parts::EngineParts;
 
 /// How long a wait leaves the store alone at first when no event of this process tells of the workflow, and at last.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const LOOK_SELDOM: Duration = Duration::from_secs(2);
 
 impl Workflows<'_> {
-    /// Waits until all of a workflow or a batch has ended, and answers how. On the way `progress` is called with where
-    /// it is, at first and whenever it is further, also by what other processes did. Views are without nodes: each look
-    /// costs the same, however many there are.
+    /// Waits until all of a workflow or a batch has ended, also what a dead step comes to that is driven again, and
+    /// answers how. On the way `progress` is called with where it is, at first and whenever it is further, also by what
+    /// other processes did. Views are without nodes: each look costs the same, however many there are.
     ///
     /// Wrap it in [`tokio::time::timeout`] to wait for a limited time: nothing is lost when it is dropped.
     ///
@@ -37,7 +39,7 @@ impl Workflows<'_> {
                 progress(&view);
                 pause = LOOK_AGAIN;
             }
-            if view.status.is_over() {
+            if view.status.is_over() && !goes_on(parts, &view).await? {
                 return Ok(view);
             }
             before = Some(view);
@@ -51,6 +53,19 @@ impl Workflows<'_> {
             }
         }
     }
+}
+
+/// True when a dead step of a workflow that has failed is driven again.
+async fn goes_on(parts: &EngineParts, view: &WorkflowView) -> Result<bool, WorkflowProblem> {
+    // No other one has dead steps, and a batch is judged once.
+    if view.status != WorkflowStatus::Failed || view.batch.is_some() {
+        return Ok(false);
+    }
+    let found = stored::one(&*parts.store, &parts.workflows, view.id).await?;
+    let Some(stored) = found else { return Ok(false) };
+    // It may have gone on since it was looked at.
+    let same = stored.workflow.status == view.status;
+    Ok(!same || !driven_again(parts, &stored).await?.is_empty())
 }
 
 impl BatchHandle {

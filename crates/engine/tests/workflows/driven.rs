@@ -10,7 +10,7 @@ use backstop::workflows::{SubmittedWorkflow, WorkflowStatus};
 use backstop_core::redrive::{Plan, PlanPhase, PlanSelector};
 use backstop_store::Store;
 
-use super::{Add, AddTo, Frail, Stage, job_of};
+use super::{Add, AddTo, Badly, Frail, Stage, Well, job_of};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -156,4 +156,70 @@ pub(super) async fn what_runs_after_all_is_paused_with_its_workflow(store: Arc<d
     let job = stage.view(&submitted).await.nodes[1].job;
     let ended = engine.job(job).await.expect("the store is there").expect("it is stored").view;
     assert_eq!((ended.state(), ended.result.as_deref()), (State::Succeeded, Some("2")));
+}
+
+/// W4: a workflow that had ended is held back while a dead step of it is driven again, with what runs after all.
+pub(super) async fn one_that_had_ended_is_paused_while_a_dead_step_is_driven_again(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let (engine, workflows) = (&stage.engine, stage.engine.workflows());
+    stage.site.broken.store(true, Ordering::SeqCst);
+    let mut flow = engine.workflow("had ended").on_success(&Well {}).on_failure(&Badly {});
+    let frail = flow.step("frail", engine.enqueue(Frail {})).add();
+    flow.step("next", engine.enqueue(AddTo { step: "frail".into(), more: 1 })).after(&frail).add();
+    let submitted = flow.submit().await.expect("a shape that can be");
+    assert_eq!(stage.drain().await, 2, "the step, and the callback");
+    let status = async || stage.view(&submitted).await.status;
+    assert_eq!(workflows.pause(submitted.id).await.expect("it is stored"), 0);
+    assert_eq!(status().await, WorkflowStatus::Failed, "nothing of it goes on");
+
+    stage.site.broken.store(false, Ordering::SeqCst);
+    engine.retry(job_of(&submitted, "frail")).await.expect("a dead letter");
+    assert_eq!(workflows.pause(submitted.id).await.expect("it is stored"), 1);
+    assert_eq!((stage.drain().await, status().await), (0, WorkflowStatus::Paused));
+    engine.resume(job_of(&submitted, "frail")).await.expect("paused");
+    assert_eq!(stage.drain().await, 1, "a person lets the dead step alone go on");
+    let view = stage.view(&submitted).await;
+    assert_eq!((view.status, view.nodes[1].job_state), (WorkflowStatus::Paused, Some(State::Paused)));
+    workflows.resume(submitted.id).await.expect("it is stored");
+    assert_eq!(stage.drain().await, 2, "what follows, and the callback");
+    assert_eq!(status().await, WorkflowStatus::Succeeded);
+    let told = [&stage.site.ended_well, &stage.site.ended_badly].map(|count| count.load(Ordering::SeqCst));
+    assert_eq!(told, [1, 1]);
+}
+
+/// W3, W4: a workflow goes on while a dead step of it is driven again: it is not forgotten, and a wait goes on too.
+pub(super) async fn who_waits_sees_what_a_dead_step_comes_to(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let (engine, workflows) = (&stage.engine, stage.engine.workflows());
+    stage.site.broken.store(true, Ordering::SeqCst);
+    let chain = engine.chain("waited for", engine.enqueue(Frail {})).submit().await.expect("stored");
+    assert_eq!(stage.drain().await, 1);
+    assert_eq!(workflows.wait(chain.id, |_| {}).await.expect("it is stored").status, WorkflowStatus::Failed);
+    stage.site.broken.store(false, Ordering::SeqCst);
+    engine.retry(job_of(&chain, "frail")).await.expect("a dead letter");
+    let refused = workflows.forget(chain.id).await.expect_err("it goes on").to_string();
+    assert!(refused.contains("was retried"), "{refused}");
+    let (ended, ran) = tokio::join!(workflows.wait(chain.id, |_| {}), stage.drain());
+    assert_eq!((ended.expect("it is stored").status, ran), (WorkflowStatus::Succeeded, 1));
+    workflows.forget(chain.id).await.expect("it has ended");
+}
+
+/// W4, L8: a dead step that is put aside is not canceled with its workflow, and has not died again when it is back.
+pub(super) async fn a_dead_step_that_is_put_aside_stays_as_it_was(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let (engine, workflows) = (&stage.engine, stage.engine.workflows());
+    stage.site.broken.store(true, Ordering::SeqCst);
+    let mut flow = engine.workflow("put aside").on_failure(&Badly {});
+    flow.step("frail", engine.enqueue(Frail {})).add();
+    let submitted = flow.submit().await.expect("a shape that can be");
+    assert_eq!(stage.drain().await, 2, "the step, and the callback");
+    let frail = job_of(&submitted, "frail");
+    engine.pause(frail).await.expect("a dead letter");
+    assert_eq!(workflows.cancel(submitted.id, "enough").await.expect("it is stored"), 0);
+    assert_eq!(stage.state(&submitted, "frail").await, (State::Paused, None));
+    engine.resume(frail).await.expect("paused");
+    assert_eq!(stage.state(&submitted, "frail").await, (State::Failed, None));
+    assert_eq!(stage.drain().await, 0, "no callback once more");
+    assert_eq!(stage.site.ended_badly.load(Ordering::SeqCst), 1);
+    assert_eq!(stage.view(&submitted).await.status, WorkflowStatus::Failed);
 }

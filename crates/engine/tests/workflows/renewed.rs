@@ -97,3 +97,29 @@ pub(super) async fn a_step_of_which_nothing_is_left_fails(store: Arc<dyn Store>)
     assert_eq!((view.status, states), (WorkflowStatus::Failed, wanted.to_vec()));
     assert_eq!(stage.site.ended_badly.load(Ordering::SeqCst), 1);
 }
+
+/// W4, L11: a step whose business key another job has by then fails, for all to see, and holds up no others.
+pub(super) async fn a_step_whose_key_is_held_fails(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let engine = &stage.engine;
+    stage.site.broken.store(true, Ordering::SeqCst);
+    let mut flow = engine.workflow("key held");
+    let frail = flow.step("frail", engine.enqueue(Frail {})).add();
+    let next = engine.enqueue(Add { a: 1, b: 1 }).business_key("held by another");
+    let next = flow.step("next", next).after(&frail).add();
+    flow.step("other", engine.enqueue(Add { a: 2, b: 2 })).after(&frail).add();
+    flow.step("notify", engine.enqueue(Badly {})).after(&next).on_failure().add();
+    let submitted = flow.submit().await.expect("a shape that can be");
+    assert_eq!(stage.drain().await, 1);
+    let holder = engine.enqueue(Add { a: 3, b: 3 }).business_key("held by another");
+    let holder = holder.delay(Duration::from_secs(60 * 60)).submit().await.expect("the key is free");
+    stage.site.broken.store(false, Ordering::SeqCst);
+    engine.retry(job_of(&submitted, "frail")).await.expect("a dead letter");
+    assert_eq!(stage.drain().await, 3, "frail, other, and the failure branch of what cannot run");
+    let view = stage.view(&submitted).await;
+    let states: Vec<NodeState> = view.nodes.iter().map(|node| node.state).collect();
+    let wanted = [NodeEnd::Succeeded, NodeEnd::Failed, NodeEnd::Succeeded, NodeEnd::Succeeded];
+    assert_eq!((view.status, states), (WorkflowStatus::Failed, wanted.map(NodeState::Ended).to_vec()));
+    assert_eq!(stage.site.ended_badly.load(Ordering::SeqCst), 1);
+    engine.cancel(holder.id, "enough").await.expect("it waits");
+}

@@ -105,7 +105,8 @@ pub async fn ends_together_are_one_document(w: Fixture) {
     assert_eq!((found.items.len(), noted(&w).await.len()), (1, 20));
 }
 
-/// W4: a dead part that is driven again is noted again when it ends again, as one that had ended before.
+/// W4: a dead part that is driven again is noted again when it ends again, as one that had ended before; one that is
+/// put aside and taken back has not ended again.
 pub async fn a_part_that_ends_again_says_so(w: Fixture) {
     let taken = w.running(part(1)).await;
     w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
@@ -118,11 +119,19 @@ pub async fn a_part_that_ends_again_says_so(w: Fixture) {
     w.operate(id(2), Operation::Pause).await.expect("a dead letter");
     w.pass(secs(1));
     w.cancel(id(2)).await;
+    w.pass(secs(1));
+    let back = w.running(part(3)).await;
+    w.finish(&back, ends_by(&back, Cause::Permanent)).await;
+    w.pass(secs(1));
+    w.operate(id(3), Operation::Pause).await.expect("a dead letter");
+    w.operate(id(3), Operation::Resume).await.expect("paused");
+    assert_eq!(w.state(id(3)).await, State::Failed);
     let expected = [
         (id(1), 1, NodeEnd::Failed, false),
         (id(1), 1, NodeEnd::Succeeded, true),
         (id(2), 2, NodeEnd::Failed, false),
         (id(2), 2, NodeEnd::Canceled, true),
+        (id(3), 3, NodeEnd::Failed, false),
     ];
     assert_eq!(noted(&w).await, expected);
 }
