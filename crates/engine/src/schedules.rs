@@ -194,7 +194,9 @@ impl Schedules<'_> {
         Ok(view)
     }
 
-    /// Fires nothing until it is resumed, whoever owns it. What is submitted already runs on.
+    /// Fires nothing until it is resumed, whoever owns it. What is submitted already runs on. Fires that were decided
+    /// before and are not submitted yet, because their queue is full or their leader died, wait for the end of the
+    /// pause and are not lost.
     ///
     /// # Errors
     /// When there is none, or the store is away.
@@ -202,7 +204,8 @@ impl Schedules<'_> {
         self.change_state(name, |state, now| pause(state, Some(true), by, now)).await
     }
 
-    /// Fires again, from the next fire time on: what a pause has passed over is not made up for.
+    /// Fires again, from the next fire time on: what a pause has passed over is not made up for. What was decided
+    /// before the pause and waits to be submitted goes first.
     ///
     /// # Errors
     /// When there is none, or the store is away.

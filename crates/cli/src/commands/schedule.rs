@@ -273,7 +273,7 @@ async fn show(client: &Client, app: &App, schedule: &ScheduleJson) -> Result<(),
             PassReason::Missed => "nobody was there for it",
             PassReason::Overlap => "the last job had not ended",
             PassReason::QueueFull => "too many waited for the last job",
-            PassReason::Refused => "its job was refused",
+            PassReason::Refused => "its job was refused, or skipped for one that holds its business key",
         };
         facts.add("passed over", format!("{}: {why}", both(now, passed.fire_time)));
     }

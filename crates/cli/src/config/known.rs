@@ -109,6 +109,8 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "schedules.mail.time_zone" => "'Europe/Berlin'",
         "schedules.mail.misfire" => "'skip'",
         "schedules.mail.payload" => "{ to = 'ann' }",
+        "schedules.mail.permits" => "{ gpu = 2 }",
+        "schedules.mail.params" => "{ region = 'eu' }",
         "bridges.mail.broker" => "'redis://127.0.0.1'",
         "bridges.mail.profile" => "'daycry'",
         "bridges.mail.daycry.handlers" => "{ import_users = 'import' }",

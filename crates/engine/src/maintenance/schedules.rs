@@ -3,15 +3,15 @@
 //! Each fire is decided in one write of its schedule, under the leader's term and over the revision that was read, with
 //! the id of its job in it; then the job is submitted under a key made of schedule and fire time. A process that dies
 //! in between leaves a decision whose job is missing: whoever leads next submits the last decided fires of all
-//! schedules once more, and those that were submitted are known by their key. One that was overtaken decides nothing,
-//! and what it still submits was decided before.
+//! schedules once more, those of a paused one when it is resumed, and those that were submitted are known by their key.
+//! One that was overtaken decides nothing, and what it still submits was decided before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use backstop_core::event::{Event, EventKind};
-use backstop_core::job::{JobSummary, NewJob};
-use backstop_core::schedule::{FireTimes, Overlap, PassReason, PassedFire};
+use backstop_core::job::{JobDetail, JobSummary, NewJob, OnConflict};
+use backstop_core::schedule::{FireTimes, Overlap, PassReason, PassedFire, fire_key};
 use backstop_core::{JobId, Refusal, Timestamp};
 use backstop_store::{Amend, Amended, Duty, Error as StoreError, Submitted, Term};
 use tokio::time::Instant;
@@ -176,6 +176,26 @@ async fn decide(
             schedule.next = schedule.stored.body.state.next(&schedule.times, now);
         }
     }
+    for (name, stored) in write(parts, term, known, changed).await? {
+        let Some(schedule) = known.schedules.get_mut(&name) else { continue };
+        tell(parts, &schedule.stored, &stored, now);
+        let before = &schedule.stored.body.state.fires;
+        let new = stored.body.state.fires.iter().filter(|fire| !before.contains(fire));
+        schedule.unsubmitted.extend(new.map(|fire| fire.fire_time));
+        schedule.next = stored.body.state.next(&schedule.times, now);
+        schedule.stored = stored;
+    }
+    Ok(())
+}
+
+/// Writes schedules over what was read, at most a batch of them, and answers those that are written, with their new
+/// revision.
+async fn write(
+    parts: &EngineParts,
+    term: Term,
+    known: &mut KnownSchedules,
+    mut changed: BTreeMap<String, StoredSchedule>,
+) -> Result<BTreeMap<String, StoredSchedule>, StoreError> {
     while !changed.is_empty() {
         let edits = changed.values().map(StoredSchedule::edit).collect();
         match parts.store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await? {
@@ -189,24 +209,18 @@ async fn decide(
             Amended::Refused { .. } => break,
         }
     }
-    for (name, mut stored) in changed {
-        let Some(schedule) = known.schedules.get_mut(&name) else { continue };
+    for stored in changed.values_mut() {
         stored.revision += 1;
-        tell(parts, &schedule.stored, &stored, now);
-        let before = &schedule.stored.body.state.fires;
-        let new = stored.body.state.fires.iter().filter(|fire| !before.contains(fire));
-        schedule.unsubmitted.extend(new.map(|fire| fire.fire_time));
-        schedule.next = stored.body.state.next(&schedule.times, now);
-        schedule.stored = stored;
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// Tells of a fire that was passed over.
 fn tell(parts: &EngineParts, before: &StoredSchedule, after: &StoredSchedule, at: Timestamp) {
     let passed = after.body.state.passed.filter(|passed| before.body.state.passed != Some(*passed));
     let Some(PassedFire { fire_time, reason }) = passed else { return };
-    if reason != PassReason::Overlap {
+    // Of one that was refused it was told why.
+    if matches!(reason, PassReason::Missed | PassReason::QueueFull) {
         tracing::warn!(schedule = after.name, %fire_time, ?reason, "a fire of a schedule was passed over");
     }
     let what = EventKind::FirePassed { schedule: after.name.clone(), fire_time, reason };
@@ -244,6 +258,11 @@ async fn submit_decided(
 ) -> Result<(), StoreError> {
     let mut wanted: Vec<(String, usize)> = Vec::new();
     for (name, schedule) in &known.schedules {
+        // A pause holds back whatever is not submitted yet: fires whose queue was full, and fires that a leader decided
+        // before it died. They stay with their schedule, and go when it is resumed.
+        if schedule.stored.body.state.paused.is_some() {
+            continue;
+        }
         let fires = schedule.stored.body.state.fires.iter().enumerate();
         let missing = fires.filter(|(_, fire)| schedule.unsubmitted.contains(&fire.fire_time));
         wanted.extend(missing.map(|(at, _)| (name.clone(), at)));
@@ -253,6 +272,7 @@ async fn submit_decided(
         heartbeat.record();
         let jobs = batch.iter().map(|(name, at)| job_of(parts, known, name, *at, now)).collect();
         let answers = firing::submit(parts, jobs).await?;
+        let answers = without_skipped(parts, known, batch, answers).await?;
         for ((name, at), answer) in batch.iter().zip(answers) {
             match answer {
                 Ok(submitted) => known.note(name, *at, Some(submitted)),
@@ -265,10 +285,53 @@ async fn submit_decided(
             }
         }
     }
-    write_refusals(parts, term, known, refused).await
+    write_refusals(parts, term, known, refused, now).await
+}
+
+/// The same answers, where a fire for which a job that is not its own was answered counts as refused: that job holds
+/// its business key, and `on_conflict` is `skip`. The key of the fire is not stored then, so the fire would be
+/// submitted once more, and late, by the next leader.
+async fn without_skipped(
+    parts: &EngineParts,
+    known: &KnownSchedules,
+    batch: &[(String, usize)],
+    mut answers: Vec<Result<Submitted, Refusal>>,
+) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
+    let mut doubtful = Vec::new();
+    for (place, ((name, at), answer)) in batch.iter().zip(&answers).enumerate() {
+        if let Ok(submitted) = answer
+            && submitted.deduplicated
+            && let Some((own_key, key)) = known.skipping(name, *at)
+        {
+            doubtful.push((place, *submitted, own_key, key));
+        }
+    }
+    if doubtful.is_empty() {
+        return Ok(answers);
+    }
+    let ids = doubtful.iter().map(|(_, submitted, ..)| submitted.id).collect();
+    let found = parts.store.jobs(ids).await?;
+    for ((place, Submitted { id: holder, state, .. }, own_key, key), detail) in
+        doubtful.into_iter().zip(found)
+    {
+        // One that is not there any more has ended long ago: nothing is skipped for it, so it is that of the fire.
+        let is_another = |job: JobDetail| job.view.job.spec.idempotency_key.as_ref() != Some(&own_key);
+        if detail.is_some_and(is_another) {
+            answers[place] = Err(Refusal::BusinessKeyConflict { key, holder, state });
+        }
+    }
+    Ok(answers)
 }
 
 impl KnownSchedules {
+    /// Of a fire that is skipped while another job holds its business key: its own key, and the business key.
+    fn skipping(&self, name: &str, at: usize) -> Option<(String, String)> {
+        let body = &self.schedules.get(name)?.stored.body;
+        let (job, fire) = (&body.schedule.job, body.state.fires.get(at)?);
+        let key = job.spec.business_key.clone().filter(|_| job.on_conflict == OnConflict::Skip)?;
+        Some((fire_key(name, fire.fire_time), key))
+    }
+
     /// Notes what came of a fire: the job that stands for it, or none that ever will. Where it is another, such as one
     /// of a backfill, that one goes on.
     fn note(&mut self, name: &str, at: usize, submitted: Option<Submitted>) {
@@ -299,27 +362,46 @@ async fn write_refusals(
     parts: &EngineParts,
     term: Term,
     known: &mut KnownSchedules,
-    refused: BTreeMap<String, Vec<(usize, Refusal)>>,
+    mut refused: BTreeMap<String, Vec<(usize, Refusal)>>,
+    now: Timestamp,
 ) -> Result<(), StoreError> {
-    for (name, refused) in refused {
-        let Some(schedule) = known.schedules.get_mut(&name) else { continue };
-        let mut stored = schedule.stored.clone();
-        let state = &mut stored.body.state;
-        for (at, refusal) in refused.iter().rev() {
-            tracing::warn!(schedule = name, %refusal, "the job of a fire was refused");
-            let fire_time = state.fires.remove(*at).fire_time;
-            state.passed = Some(PassedFire { fire_time, reason: PassReason::Refused });
-            state.problem = Some(parts.config.sanitized(&refusal.to_string()));
+    while !refused.is_empty() {
+        let mut changed = BTreeMap::new();
+        while changed.len() < BATCH
+            && let Some((name, refused)) = refused.pop_first()
+        {
+            let Some(schedule) = known.schedules.get(&name) else { continue };
+            let stored = without_refused(parts, schedule.stored.clone(), &refused);
+            changed.insert(name, stored);
         }
-        let edits = vec![stored.edit()];
-        match parts.store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await? {
-            Amended::Done { now, .. } => {
-                stored.revision += 1;
-                tell(parts, &schedule.stored, &stored, now);
-                schedule.stored = stored;
-            }
-            Amended::Conflict { .. } | Amended::Refused { .. } => known.mark = -1,
+        for (name, stored) in write(parts, term, known, changed).await? {
+            let Some(schedule) = known.schedules.get_mut(&name) else { continue };
+            tell(parts, &schedule.stored, &stored, now);
+            schedule.stored = stored;
         }
     }
     Ok(())
+}
+
+/// A schedule without those of its fires that were refused, in order, and with the reason of the last one.
+fn without_refused(
+    parts: &EngineParts,
+    mut stored: StoredSchedule,
+    refused: &[(usize, Refusal)],
+) -> StoredSchedule {
+    let skips = stored.body.schedule.job.on_conflict == OnConflict::Skip;
+    let state = &mut stored.body.state;
+    for (at, refusal) in refused {
+        let fire_time = state.fires.get(*at).map(|fire| fire.fire_time);
+        state.passed = fire_time.map(|fire_time| PassedFire { fire_time, reason: PassReason::Refused });
+        // Who says that fires are to be skipped wants to see no problem in it.
+        if !(skips && matches!(refusal, Refusal::BusinessKeyConflict { .. })) {
+            tracing::warn!(schedule = stored.name, %refusal, "the job of a fire was refused");
+            state.problem = Some(parts.config.sanitized(&refusal.to_string()));
+        }
+    }
+    for (at, _) in refused.iter().rev() {
+        state.fires.remove(*at);
+    }
+    stored
 }

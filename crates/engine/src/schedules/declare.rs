@@ -21,7 +21,8 @@ impl Schedules<'_> {
     /// removed, what is new is set, and what stays the same goes on as it was, with a pause that a person asked for.
     ///
     /// Call it when the program starts. A schedule of this name that another owner has is left as it is, and the whole
-    /// declaration is refused. Of a program with an empty list all are removed.
+    /// declaration is refused. Of a program with an empty list all are removed. Two programs that declare as the same
+    /// owner and not the same schedules remove each other's: give each an owner of its own.
     ///
     /// ```
     /// # use backstop::prelude::*;
@@ -66,6 +67,7 @@ impl Schedules<'_> {
                 if !all_written {
                     break;
                 }
+                tell_removed(&owner, batch);
                 mark = stored::mark(store).await?;
             }
             if all_written {
@@ -102,8 +104,28 @@ fn edits(
         }
     }
     for gone in found.iter().filter(|one| one.body.owner == *owner && !declared.contains_key(&one.name)) {
-        tracing::info!(schedule = gone.name, %owner, "a schedule is not declared any more and is removed");
         edits.push(stored::edit(&gone.name, Some(gone.revision), None));
     }
     Ok(edits)
+}
+
+/// Tells of schedules that were removed, and how that may be a mistake.
+fn tell_removed(owner: &ScheduleOwner, written: &[Edit]) {
+    let removed: Vec<&str> =
+        written.iter().filter(|edit| edit.body.is_none()).map(|edit| &*edit.key).collect();
+    if removed.is_empty() {
+        return;
+    }
+    let hint = match owner {
+        ScheduleOwner::Settings => {
+            "if another program with a settings file of its own declares them, each start removes the schedules of the \
+             other: keep all of them in one file, or declare them in code under the name of each program"
+        }
+        ScheduleOwner::Code(_) | ScheduleOwner::Api => {
+            "if another program declares them as the same owner, each start removes the schedules of the other: give \
+             each program a name of its own"
+        }
+    };
+    let schedules = removed.join(", ");
+    tracing::warn!(schedules, %owner, hint, "schedules that their owner does not declare any more were removed");
 }

@@ -219,6 +219,38 @@ async fn a_person_who_pauses_or_deletes_between_a_look_and_a_fire_is_heeded() {
     }
 }
 
+/// A leader dies at one call, a person pauses the schedule, and others lead; answers whether the trouble came.
+async fn paused_after(call: usize, trouble: Trouble) -> bool {
+    let stage = stage();
+    stage.set("one", ScheduleSettings::every(10 * SECOND)).await;
+    stage.clock.advance(10 * SECOND);
+    let frail = Frail::new(stage.store.clone(), call, trouble);
+    let _ = Backstop::on(frail.clone(), Config::default()).maintain(node(1), TERM).await;
+    let before = stage.fired("one").await;
+    let paused = stage.engine.schedules().pause("one", "ann").await.expect("it is there");
+    stage.clock.advance(TERM);
+    stage.round(2).await;
+    assert_eq!(stage.fired("one").await, before, "at call {call}: nothing fires during a pause");
+    stage.engine.schedules().resume("one").await.expect("it is there");
+    stage.round(2).await;
+    let decided = paused.state.fires.len();
+    assert_eq!(stage.fired("one").await.into_values().sum::<usize>(), decided, "at call {call}");
+    frail.has_struck()
+}
+
+#[tokio::test]
+async fn a_fire_that_was_decided_before_a_pause_waits_for_its_end_and_is_not_lost() {
+    // W11
+    let troubles: [fn() -> Trouble; 2] = [|| Trouble::DieBefore, || Trouble::DieAfter];
+    for trouble in troubles {
+        let mut call = 1;
+        while paused_after(call, trouble()).await {
+            call += 1;
+        }
+        assert!(call > 20, "a round has more calls than {call}");
+    }
+}
+
 #[tokio::test]
 async fn overlap_looks_at_the_job_of_the_last_fire() {
     // W11
