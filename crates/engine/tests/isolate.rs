@@ -7,10 +7,17 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use backstop::figures::FigureValue;
 use backstop::prelude::*;
+use backstop::query::PageRequest;
+use backstop::rejects::{RejectBatch, RejectSettings, RejectSink, RejectSinkAnswer, SinkFailure};
 use backstop::{Cause, Config, Isolation, IsolationSettings, State, TerminalReason, WorkerHandle};
+use backstop_core::job::{FailureRecord, NoteError};
+use backstop_store::{Answer, Layer, ModelStore, Note, Store};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -92,6 +99,13 @@ async fn talkative(cx: JobContext<()>, word: String) -> JobResult<String> {
     let again = cx.enqueue(Misbehave { how: "succeed".into() }).idempotency_key(&word).submit().await?;
     assert!(again.deduplicated, "the same key is the same job");
     Ok(format!("{word} in {}", std::process::id()))
+}
+
+/// Rejects three rows.
+#[job(isolate = "always", max_retries = 0)]
+async fn reject_rows(cx: JobContext<()>) -> JobResult<u32> {
+    cx.reject_many((0..3).map(|row| (row, "no name"))).await?;
+    Ok(std::process::id())
 }
 
 /// Runs beside those that crash, in the worker's own process.
@@ -341,4 +355,121 @@ async fn a_memory_limit_below_what_a_child_needs_is_refused_at_the_start() {
     assert!(without_effect.ends_with("set `isolate`, or remove the limits"), "{without_effect}");
     let says = "kind `innocent` cannot be isolated: its memory limit is 1 MiB, and the program itself needs ";
     assert!(problem.starts_with(says) && problem.ends_with(": raise the limit"), "{problem}");
+}
+
+/// A sink that counts what it is given in this process, or takes nothing.
+#[derive(Clone, Default)]
+struct CountingSink {
+    taken: Arc<AtomicUsize>,
+    is_away: bool,
+}
+
+impl RejectSink for CountingSink {
+    fn name(&self) -> &'static str {
+        "counting"
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    fn put<'a>(&'a self, batch: &'a RejectBatch) -> RejectSinkAnswer<'a> {
+        Box::pin(async move {
+            if self.is_away {
+                return Err("it is away".into());
+            }
+            self.taken.fetch_add(batch.rejects.len(), Ordering::SeqCst);
+            Ok(())
+        })
+    }
+}
+
+/// A store that takes no rejects.
+struct WithoutRejects(ModelStore);
+
+impl Layer for WithoutRejects {
+    fn below(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn annotate(&self, _: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
+        let (location, problem) = ("here".to_owned(), "not now".to_owned());
+        Box::pin(std::future::ready(Err(backstop_store::Error::Unavailable {
+            location,
+            problem,
+            source: None,
+        })))
+    }
+}
+
+/// What a counter of this process says of rejects that were to go there.
+fn counted(engine: &Backstop, name: &str, sink: &str) -> Option<FigureValue> {
+    let families = engine.figures().families();
+    let family = families.iter().find(|family| family.name == name).expect("it is kept");
+    let labels: [(&str, Arc<str>); 2] = [("kind", "reject_rows".into()), ("sink", sink.into())];
+    family.samples.iter().find(|sample| sample.labels == labels).map(|sample| sample.value.clone())
+}
+
+/// Lets a child reject three rows under these settings.
+async fn rejected_in_a_child(
+    store: Arc<dyn Store>,
+    rejects: RejectSettings,
+) -> (Backstop, Cause, Option<FailureRecord>) {
+    let engine = Backstop::on(store, Config::default().rejects(rejects));
+    let worker = engine.worker(()).register::<RejectRows>().queue("default", 1);
+    let worker = worker.start().await.expect("a worker");
+    let job = engine.enqueue(RejectRows {}).submit().await.expect("stored");
+    if let Ok(process) = job.result().await {
+        assert_ne!(process, std::process::id(), "in a process of its own");
+    }
+    let run = engine.attempts(job.id, PageRequest::first(5)).await.expect("read").items.remove(0);
+    worker.stop().await;
+    (engine, run.cause, run.failure)
+}
+
+const TAKEN: &str = "backstop_rejects_total";
+const LOST: &str = "backstop_rejects_lost_total";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_child_rejects_goes_to_the_sink_of_its_worker_and_is_counted_there() {
+    // W9, E2
+    let sink = CountingSink::default();
+    let rejects = RejectSettings::default().sink(sink.clone());
+    let (engine, cause, _) = rejected_in_a_child(Arc::new(ModelStore::default()), rejects).await;
+    assert_eq!((cause, sink.taken.load(Ordering::SeqCst)), (Cause::Succeeded, 3));
+    assert_eq!(counted(&engine, TAKEN, "counting"), Some(FigureValue::Number(3.0)));
+    assert_eq!(counted(&engine, LOST, "counting"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_that_is_away_fails_the_run_of_a_child_as_any_other() {
+    // W9, E2
+    let sink = CountingSink { is_away: true, ..CountingSink::default() };
+    let rejects = RejectSettings::default().sink(sink);
+    let (engine, cause, failure) = rejected_in_a_child(Arc::new(ModelStore::default()), rejects).await;
+    let failure = failure.expect("it failed");
+    assert_eq!((cause, &*failure.error_type), (Cause::Error, "RejectSink"));
+    assert_eq!(failure.message, "the reject sink `counting` does not take rejects: it is away");
+    assert_eq!(counted(&engine, LOST, "counting"), Some(FigureValue::Number(3.0)));
+    assert_eq!(counted(&engine, TAKEN, "counting"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_goes_on_without_a_sink_where_the_settings_say_so() {
+    // W9, E2
+    let sink = CountingSink { is_away: true, ..CountingSink::default() };
+    let rejects = RejectSettings::default().sink(sink).on_failure(SinkFailure::Continue);
+    let (engine, cause, _) = rejected_in_a_child(Arc::new(ModelStore::default()), rejects).await;
+    assert_eq!(cause, Cause::Succeeded);
+    assert_eq!(counted(&engine, LOST, "counting"), Some(FigureValue::Number(3.0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_child_loses_because_of_the_store_is_counted_by_its_worker() {
+    // W9, E2
+    let rejects = RejectSettings::default().on_failure(SinkFailure::Continue);
+    let store = Arc::new(WithoutRejects(ModelStore::default()));
+    let (engine, cause, _) = rejected_in_a_child(store, rejects).await;
+    assert_eq!(cause, Cause::Succeeded);
+    assert_eq!(counted(&engine, LOST, "store"), Some(FigureValue::Number(3.0)));
 }

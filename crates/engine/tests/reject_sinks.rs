@@ -315,7 +315,7 @@ async fn what_an_earlier_run_has_told_of_counts_once_in_this_one_too() {
             let counts = detail(&engine, id).await.reads().rejects.expect("there are some");
             assert_eq!((counts.run, counts.rejected), (run, 150));
             let ended = Ended::Failed(Failure::new(Cause::Error, "NoLuck", "no luck"));
-            let finished = Finished { grant, ended, logs: Vec::new() };
+            let finished = Finished { grant, ended, step: None, logs: Vec::new() };
             engine.remote().finish(vec![finished]).await.expect("the store is there");
         }
         let counts = detail(&engine, id).await.reads().rejects.expect("there are some");

@@ -52,6 +52,13 @@ async fn stumble(cx: JobContext<()>) -> JobResult {
     panic!("it stumbles");
 }
 
+/// Rejects items and waits for something that never comes.
+#[job(max_retries = 0)]
+async fn linger(cx: JobContext<()>, items: u64) -> JobResult {
+    cx.reject_many((0..items).map(|item| (item, "bad"))).await?;
+    std::future::pending::<JobResult>().await
+}
+
 /// Tells of items in every way there is.
 #[job]
 async fn tell(cx: JobContext<()>) -> JobResult<u32> {
@@ -130,6 +137,7 @@ impl Stage {
     async fn drain(&self) -> Vec<Ran> {
         let worker = self.engine.worker(()).register::<Import>().register::<Tell>().register::<Limited>();
         let worker = worker.register::<Completing>().register::<Stumble>().register::<Repeat>();
+        let worker = worker.register::<Linger>();
         let worker = worker.queue("default", 1).queue("acme/rows", 1).inline().expect("it has kinds");
         worker.drain(100).await.expect("the store is there")
     }
@@ -264,6 +272,15 @@ async fn a_panic_loses_none(store: Arc<dyn Store>) {
     let id = stage.engine.enqueue(Stumble {}).submit().await.expect("stored").id;
     assert_eq!(stage.drain().await[0].cause, Cause::Panic);
     assert_eq!((stage.detail(id).await.view.state(), stage.rejects(id).await.len()), (State::Failed, 1));
+}
+
+/// W9, F10: what a handler tells of before its time is up is kept, also when no other run follows.
+async fn a_timeout_loses_none(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let job = stage.engine.enqueue(Linger { items: 99 }).timeout(Duration::from_millis(200));
+    let id = job.submit().await.expect("stored").id;
+    assert_eq!(stage.drain().await[0].cause, Cause::Timeout);
+    assert_eq!((stage.detail(id).await.view.state(), stage.rejects(id).await.len()), (State::Failed, 99));
 }
 
 /// W9: step, retries, limit, final flag, several items at once, and the item itself only when it is asked for.
@@ -433,6 +450,7 @@ async fn everything(store: Arc<dyn Store>) {
     items_that_look_the_same_are_several(store.clone()).await;
     everything_is_told(store.clone()).await;
     a_panic_loses_none(store.clone()).await;
+    a_timeout_loses_none(store.clone()).await;
     too_many_fail_the_run(store.clone()).await;
     a_call_that_is_repeated_counts_once(store.clone()).await;
     calls_at_the_same_moment_count_each_item_once(store.clone()).await;
@@ -490,15 +508,10 @@ impl Layer for Watched {
     }
 }
 
-fn watched(lose: bool) -> Arc<Watched> {
-    let below = Arc::new(ModelStore::default());
-    Arc::new(Watched { below, written: AtomicUsize::new(0), lose: AtomicBool::new(lose) })
-}
-
-#[tokio::test]
-async fn a_hundred_thousand_items_with_one_percent_bad_are_twelve_writes() {
-    // W9
-    let store = watched(true);
+/// W9: of a hundred thousand items one percent is bad. They are twelve writes, and one group.
+async fn a_hundred_thousand_items(below: Arc<dyn Store>) {
+    let store = Watched { below, written: AtomicUsize::new(0), lose: AtomicBool::new(true) };
+    let store = Arc::new(store);
     let stage = Stage::on(&(store.clone() as Arc<dyn Store>));
     let job = Import { rows: 100_000, bad_every: 100, more: 0, fails: false };
     let id = stage.engine.enqueue(job).submit().await.expect("stored").id;
@@ -510,6 +523,89 @@ async fn a_hundred_thousand_items_with_one_percent_bad_are_twelve_writes() {
     assert_eq!(stage.rejects(id).await.len(), 1_000);
     let groups = stage.groups(None).await;
     assert_eq!(groups.iter().map(|group| group.items).collect::<Vec<_>>(), [1_000]);
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_items_in_memory() {
+    // W9
+    stores::in_memory(a_hundred_thousand_items).await;
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_items_on_sqlite() {
+    // W9
+    stores::on_sqlite("rejects_of_many", a_hundred_thousand_items).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn a_hundred_thousand_items_on_postgres() {
+    // W9
+    stores::on_postgres("rejects_of_many", a_hundred_thousand_items).await;
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn a_hundred_thousand_items_on_mysql() {
+    // W9
+    stores::on_mysql("rejects_of_many", a_hundred_thousand_items).await;
+}
+
+/// Does not answer its first writes, and does not make them.
+struct Silent {
+    below: Arc<dyn Store>,
+    writes: AtomicUsize,
+    unanswered: usize,
+}
+
+impl Layer for Silent {
+    fn below(&self) -> &dyn Store {
+        &*self.below
+    }
+
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), NoteError>>> {
+        if self.writes.fetch_add(1, Ordering::SeqCst) < self.unanswered {
+            return Box::pin(std::future::pending());
+        }
+        self.below.annotate(notes)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_in_the_middle_of_a_write_makes_it_again_and_waits_for_no_store_for_ever() {
+    // W9, F10
+    // The handler waits for its first write, and never gets to tell of more than is in that one.
+    for (unanswered, kept) in [(1, 100), (usize::MAX, 0)] {
+        let below = Arc::new(ModelStore::default());
+        let store = Arc::new(Silent { below, writes: AtomicUsize::new(0), unanswered });
+        let stage = Stage::on(&(store.clone() as Arc<dyn Store>));
+        let job = stage.engine.enqueue(Linger { items: 150 }).timeout(Duration::from_secs(10));
+        let id = job.submit().await.expect("stored").id;
+        assert_eq!(stage.drain().await[0].cause, Cause::Timeout);
+        assert_eq!(stage.detail(id).await.view.state(), State::Failed);
+        assert_eq!(stage.rejects(id).await.len(), kept, "{unanswered}");
+        assert_eq!(store.writes.load(Ordering::SeqCst), 2, "{unanswered}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_stops_writes_what_its_runs_have_told_of() {
+    // W9, L18
+    let store: Arc<dyn Store> = Arc::new(ModelStore::default());
+    let stage = Stage::on(&store);
+    let id = stage.engine.enqueue(Linger { items: 3 }).submit().await.expect("stored").id;
+    let worker = stage.engine.worker(()).register::<Linger>().queue("default", 1);
+    let worker = worker.grace(Duration::from_secs(1)).start().await.expect("started");
+    while worker.running() == 0 {
+        tokio::time::advance(Duration::from_millis(50)).await;
+        tokio::task::yield_now().await;
+    }
+    // The handler tells of its items before it waits for anything.
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(worker.stop().await.interrupted, 1);
+    assert_eq!((stage.detail(id).await.view.state(), stage.rejects(id).await.len()), (State::Pending, 3));
 }
 
 #[tokio::test]

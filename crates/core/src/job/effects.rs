@@ -51,14 +51,18 @@ pub struct EffectCall<'a> {
 
 impl StepReplay {
     /// Decides what the call of an effect comes to under its policy.
+    ///
+    /// One that a person has confirmed is stored as begun again before it is called again: should its run die too,
+    /// everybody sees that it is unknown once more.
     #[must_use]
     pub const fn under(self, policy: EffectPolicy) -> EffectReplay {
         match (self, policy) {
-            (Self::Run, _) | (Self::Unknown { confirmed: true, .. }, EffectPolicy::Ask) => {
+            (Self::Run, _)
+            | (Self::Unknown { confirmed: true, .. }, EffectPolicy::RetrySafe | EffectPolicy::Ask) => {
                 EffectReplay::Begin
             }
             (Self::Stored(position), _) => EffectReplay::Stored(position),
-            (Self::Unknown { .. }, EffectPolicy::RetrySafe) => EffectReplay::Run,
+            (Self::Unknown { confirmed: false, .. }, EffectPolicy::RetrySafe) => EffectReplay::Run,
             (Self::Unknown { .. }, EffectPolicy::Verify) => EffectReplay::Verify,
             (Self::Unknown { run, confirmed: false }, EffectPolicy::Ask) => EffectReplay::Unknown { run },
         }

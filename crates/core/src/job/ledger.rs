@@ -1,6 +1,7 @@
 //! The ledger: one row for each run that has ended (F2).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -9,6 +10,9 @@ use crate::failure::{Cause, Decision, Verdict};
 use crate::id::{Fence, Lease, WorkerId};
 use crate::sealing;
 use crate::time::Timestamp;
+
+/// How the trace of a retry ends its words on the wait when the run itself has asked for it (F9).
+const ASKED_FOR: &str = "asked for by the failure itself";
 
 /// One ended run. Written once, never changed.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +63,10 @@ impl Attempt {
     /// True when `ending` says of this run what is stored of it: its cause and its evidence. Where the job goes then
     /// is decided again for each report, from counters that have moved on, so only what the run itself asked for
     /// counts: its delay, and why it cancels the job. What it logged is not part of how it ended.
+    ///
+    /// Not all that a run asked for can be told from a row: the delay of a `rejected` run may be its own or that of
+    /// the backoff, the wait of a failure that a rule decided or that became a dead letter is not there, and neither
+    /// is how long a run that waits for a signal wanted to wait. Such reports count as the same.
     fn ended_as(&self, ending: &Ending) -> bool {
         self.cause == ending.cause
             && same_failure(self.failure.as_ref(), ending.failure.as_ref())
@@ -70,9 +78,14 @@ impl Attempt {
     fn asked_as(&self, decision: &Decision) -> bool {
         let Some(stored) = &self.decision else { return true };
         match (&stored.verdict, &decision.verdict) {
-            (Verdict::Defer { delay }, Verdict::Defer { delay: again }) if self.cause == Cause::Snoozed => {
-                // Stored to the millisecond.
+            // Nobody but the run says how long these wait. Stored to the millisecond.
+            (Verdict::Defer { delay }, Verdict::Defer { delay: again })
+                if matches!(self.cause, Cause::Snoozed | Cause::RateLimited) =>
+            {
                 delay.as_millis() == again.as_millis()
+            }
+            (Verdict::Retry { delay }, Verdict::Retry { delay: again }) => {
+                same_wait((stored, *delay), (decision, *again))
             }
             (Verdict::Wait { signal, .. }, Verdict::Wait { signal: again, .. }) => signal == again,
             // A person's cancel has checks of its own: it is not what the run said.
@@ -83,6 +96,28 @@ impl Attempt {
             _ => true,
         }
     }
+}
+
+/// True when two retries wait as long as their run has asked, or it has not asked: then the backoff has decided, each
+/// time anew. A rule (F18) may be another one by now. A retry budget (F19) has moved what is stored and not what was
+/// asked for, which then stands in the trace alone, as people read it.
+fn same_wait(stored: (&Decision, Duration), again: (&Decision, Duration)) -> bool {
+    let both = [stored, again];
+    if both.iter().any(|(decision, _)| decision.rule_id().is_some()) {
+        return true;
+    }
+    let [asked, asked_again] = both.map(|(decision, _)| asked_wait(decision));
+    let moved = both.iter().any(|(decision, _)| answer_of(decision, "retry_budget").is_some());
+    asked == asked_again && (asked.is_none() || moved || stored.1.as_millis() == again.1.as_millis())
+}
+
+/// The wait that a run has asked for, as the trace tells it.
+fn asked_wait(decision: &Decision) -> Option<&str> {
+    answer_of(decision, "delay").filter(|answer| answer.ends_with(ASKED_FOR))
+}
+
+fn answer_of<'d>(decision: &'d Decision, check: &str) -> Option<&'d str> {
+    decision.trace.iter().find(|found| found.check == check).map(|found| &*found.answer)
 }
 
 /// True when both are the same evidence. Which incident it counts for follows from it, and from how many there were.
@@ -112,13 +147,11 @@ impl Serialize for Attempt {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::failure::TerminalReason;
     use crate::failure::fingerprint::fingerprint;
+    use crate::failure::{Check, DecisionInput, Failure, HookAnswer, TerminalReason, decide};
     use crate::id::JobId;
-    use crate::job::{Record, Spec};
+    use crate::job::{Policy, Record, Spec};
 
     const AT: Timestamp = Timestamp::from_micros(1_000);
 
@@ -154,6 +187,23 @@ mod tests {
         Verdict::Cancel { reason: reason.into() }
     }
 
+    /// A failed run that asked for this wait, if it did, as the pipeline decides about it.
+    fn asking(millis: Option<u64>) -> Ending {
+        let mut failure = Failure::new(Cause::Error, "TestError", "e");
+        failure.retry_in = millis.map(Duration::from_millis);
+        let situation = DecisionInput {
+            policy: &Policy::default().retries(3),
+            attempt: 0,
+            crashes: 0,
+            deferrals: 0,
+            hook: HookAnswer::default(),
+            rule: None,
+            jitter: 0.5,
+            longest_delay: Duration::from_secs(3_600),
+        };
+        Ending { decision: decide(&failure, &situation), ..failed(Cause::Error, retry(0), "e") }
+    }
+
     /// The ledger row of a run that ended as `first`.
     fn row(first: &Ending) -> (Attempt, Lease) {
         let (spec, worker) = (spec(), WorkerId::from_u128(9));
@@ -173,7 +223,7 @@ mod tests {
             Ending { warning: Some("too large".into()), ..ending(Cause::Succeeded, Verdict::Succeed) };
         let sealed = |text: &str| done(&format!("{{\"$sealed\":\"{text}\"}}"));
         let error = |verdict, message| failed(Cause::Error, verdict, message);
-        let table: [(Ending, Ending, Option<State>); 18] = [
+        let table: [(Ending, Ending, Option<State>); 20] = [
             (done("1"), done("1"), Some(State::Succeeded)),
             (done("1"), logged, Some(State::Succeeded)),
             (done("1"), done("2"), None),
@@ -190,6 +240,12 @@ mod tests {
             (error(retry(5), "e"), done("1"), None),
             (ending(Cause::Snoozed, later(5)), ending(Cause::Snoozed, later(5)), Some(State::Pending)),
             (ending(Cause::Snoozed, later(5)), ending(Cause::Snoozed, later(6)), None),
+            (
+                ending(Cause::RateLimited, later(5)),
+                ending(Cause::RateLimited, later(5)),
+                Some(State::Pending),
+            ),
+            (ending(Cause::RateLimited, later(5)), ending(Cause::RateLimited, later(6)), None),
             (
                 ending(Cause::Canceled, cancel("a")),
                 ending(Cause::Canceled, cancel("a")),
@@ -208,6 +264,45 @@ mod tests {
             for lease in other {
                 assert!(run.answer_again(&lease, &first).is_err(), "row {at}, by {lease:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_retry_that_was_asked_for_is_the_same_when_the_same_wait_was() {
+        // L5, F9, F18, F19
+        let moved = |millis| {
+            let mut ending = asking(millis);
+            ending.decision.smear(Duration::from_secs(60), "too many retries at once");
+            ending
+        };
+        let ruled = |millis| {
+            let mut ending = asking(millis);
+            ending.decision.trace.push(Check { check: "rule".into(), answer: "`slow`: retry".into() });
+            ending
+        };
+        let rejected = |millis| ending(Cause::Rejected, later(millis));
+        for (at, (first, again, same)) in [
+            (asking(Some(5_000)), asking(Some(5_000)), true),
+            (asking(Some(5_000)), asking(Some(7_000)), false),
+            (asking(Some(5_000)), asking(Some(5_001)), false),
+            (asking(Some(5_000)), asking(None), false),
+            (asking(None), asking(Some(5_000)), false),
+            (asking(None), asking(None), true),
+            (moved(Some(5_000)), asking(Some(5_000)), true),
+            (moved(Some(5_000)), moved(Some(5_000)), true),
+            (moved(Some(5_000)), asking(Some(7_000)), false),
+            (moved(None), asking(None), true),
+            // What cannot be told counts as the same.
+            (ruled(Some(5_000)), asking(Some(7_000)), true),
+            (asking(Some(5_000)), ruled(Some(7_000)), true),
+            (rejected(5_000), rejected(7_000), true),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (run, lease) = row(&first);
+            let expected = same.then_some(State::Pending);
+            assert_eq!(run.answer_again(&lease, &again).ok(), expected, "row {at}");
         }
     }
 

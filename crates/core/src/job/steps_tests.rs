@@ -120,10 +120,26 @@ fn the_policy_says_what_becomes_of_an_unknown_effect() {
         (StepReplay::Run, [EffectReplay::Begin; 3]),
         (StepReplay::Stored(4), [EffectReplay::Stored(4); 3]),
         (unknown(false), [EffectReplay::Run, EffectReplay::Verify, EffectReplay::Unknown { run: 3 }]),
-        (unknown(true), [EffectReplay::Run, EffectReplay::Verify, EffectReplay::Begin]),
+        (unknown(true), [EffectReplay::Begin, EffectReplay::Verify, EffectReplay::Begin]),
     ] {
         let answers = [RetrySafe, Verify, Ask].map(|policy| replay.under(policy));
         assert_eq!(answers, [safe, verify, ask], "{replay:?}");
+    }
+}
+
+#[test]
+fn an_effect_that_is_called_again_after_a_redrive_is_unknown_again() {
+    // W8: a run that dies once more leaves it to the dry run and to `explain`.
+    for policy in [EffectPolicy::RetrySafe, EffectPolicy::Ask] {
+        let mut stored = history(&[begun(0, "charge", "k")]);
+        stored.confirm();
+        assert_eq!(stored.unknown().count(), 0, "a person has looked");
+        let call = charge(Some(0), "k", policy);
+        assert_eq!(stored.replay_effect(&call, 2), Ok(EffectReplay::Begin), "{policy:?}");
+        stored.write(&begun(0, "charge", "k"), 2);
+        assert_eq!(stored.replay_effect(&call, 2), Ok(EffectReplay::Run), "the answer was lost: {policy:?}");
+        let runs: Vec<u32> = stored.unknown().map(|mark| mark.run).collect();
+        assert_eq!(runs, [2], "{policy:?}");
     }
 }
 

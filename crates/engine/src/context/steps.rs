@@ -277,6 +277,9 @@ impl<T: Serialize + DeserializeOwned + Send> Effect<'_, T> {
                     run.write_step(&call, success).await?;
                     return Ok(outcome);
                 }
+                // It has not happened so far. From here on this run may have done it, also when a person has confirmed
+                // what an earlier one may have done.
+                run.write_step(&call, StepFact::Begun(key)).await?;
             }
             EffectReplay::Unknown { run: began } => {
                 return run.noting(Err(StepError::Unknown { name: call.name, key, run: began }));

@@ -208,6 +208,7 @@ impl IsolatedChild {
                         parts.events.publish(Event { at, node: None, job, what });
                     }
                 }
+                ChildMessage::RejectsLost(rejects, problem) => run.sink_failed(rejects, &problem),
                 ChildMessage::Call(number, call) => {
                     let answer = answer(parts, run, call).await;
                     link::send(&mut self.say, &WorkerMessage::Answer(number, answer)).await.ok()?;
@@ -421,6 +422,10 @@ async fn answer(parts: &EngineParts, run: &Run, call: StoreCall) -> Result<CallA
         StoreCall::Rejects(batch) => {
             let answers = store.annotate(vec![Note::rejects(run.lease, batch)]).await;
             answers.map(|answers| CallAnswer::Written(answers.iter().all(Result::is_ok)))
+        }
+        StoreCall::SinkRejects(batch) => {
+            let taken = run.put_rejects(&batch).await;
+            Ok(CallAnswer::HandedOver(taken.map_err(|problem| problem.to_string())))
         }
         StoreCall::StoredRejects(after) => {
             let under = RejectBatch::under(&run.job.spec.queue, run.lease.job);

@@ -57,6 +57,8 @@ pub(super) enum ChildMessage {
     Completes,
     /// The handler publishes an event (E6).
     Publish(String, Value),
+    /// So many rejects could not be handed over, and why (W9): the worker counts them.
+    RejectsLost(usize, String),
     /// Something is asked of the store.
     Call(u64, StoreCall),
     /// The handler has returned.
@@ -83,6 +85,8 @@ pub(super) enum StoreCall {
     Rejects(RejectBatch),
     /// Rejects of the job that are stored, behind this key.
     StoredRejects(Option<String>),
+    /// Rejects for the sink that takes them in place of the store: the worker's.
+    SinkRejects(RejectBatch),
 }
 
 /// What the store says to a [`StoreCall`].
@@ -101,6 +105,8 @@ pub(super) enum CallAnswer {
     },
     /// How a wait begins; none when the lease is stale.
     Waits(Option<WaitStart>),
+    /// Whether the sink has taken rejects, or what it says instead.
+    HandedOver(Result<(), String>),
 }
 
 /// A [`Submitted`].

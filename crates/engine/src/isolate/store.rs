@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use backstop_core::job::{NewJob, NoteError, Remark, Stale};
+use backstop_core::reject::RejectBatch;
 use backstop_core::{Lease, Refusal, Timestamp};
 use backstop_store::{
     Answer, Document, DocumentRange, Documents, Drawer, Error, Layer, ModelStore, Note, Store, StoreInfo,
@@ -15,6 +16,7 @@ use tokio::sync::oneshot;
 use super::link::MessageWriter;
 use super::messages::{CallAnswer, CallError, ChildMessage, StoreCall, SubmitRefusal};
 use crate::job_signals::wait::{WaitRequest, WaitStart};
+use crate::outcome::BoxError;
 
 type WaitingCall = oneshot::Sender<Result<CallAnswer, CallError>>;
 
@@ -88,6 +90,24 @@ impl ChildStore {
     /// From now on there is a worker to ask, on the store that `info` tells of.
     pub(super) fn connect(&self, calls: Arc<Calls>, info: StoreInfo) {
         let _ = self.worker.set((calls, info));
+    }
+
+    /// Hands rejects to the sink of the worker (W9).
+    ///
+    /// # Errors
+    /// What the sink says, or that there is no worker to ask.
+    pub(crate) async fn hand_over(&self, batch: RejectBatch) -> Result<(), BoxError> {
+        match self.ask(StoreCall::SinkRejects(batch)).await? {
+            CallAnswer::HandedOver(taken) => taken.map_err(BoxError::from),
+            other => unexpected(other).map_err(BoxError::from),
+        }
+    }
+
+    /// Tells the worker of rejects that could not be handed over.
+    pub(crate) fn lost_rejects(&self, rejects: usize, problem: &str) {
+        if let Some((calls, _)) = self.worker.get() {
+            calls.say(&ChildMessage::RejectsLost(rejects, problem.to_owned()));
+        }
     }
 
     async fn ask(&self, what: StoreCall) -> Result<CallAnswer, Error> {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use backstop_core::failure::{CallResult, Cause, Failure};
 use backstop_core::job::{Spec, Stale};
@@ -13,7 +14,9 @@ use backstop_store::{Answer, DocumentRange, Drawer, Error as StoreError, Note, S
 
 use crate::context::Run;
 use crate::error::RejectError;
-use crate::outcome::{Failed, Reply};
+#[cfg(target_os = "linux")]
+use crate::isolate::store::child_store;
+use crate::outcome::{BoxError, Failed, Reply};
 use crate::rejects::settings::SinkFailure;
 
 /// Batches that are read at once.
@@ -166,6 +169,17 @@ impl Run {
         }
     }
 
+    /// Writes what waits of a run whose handler was dropped: nobody else will, and perhaps no other run tells of it.
+    /// What the run ends by stays as it is, and a store or a sink that does not answer holds it up for so long at most.
+    pub(crate) async fn flush_after_stop(&self, at_most: Duration) {
+        let problem = match tokio::time::timeout(at_most, self.flush_rejects()).await {
+            Ok(Ok(()) | Err(RejectError::Stale(_))) => return,
+            Ok(Err(error)) => self.engine.parts.config.sanitized(&error.to_string()),
+            Err(_) => format!("they were not taken within {} ms", at_most.as_millis()),
+        };
+        tracing::warn!(job = %self.lease.job, error = problem, "rejects of a stopped run could not be written");
+    }
+
     /// What is to be written next, without what is stored already; none when there is nothing.
     async fn next_batch(&self, writing: &mut Writing) -> Result<Option<RejectBatch>, RejectError> {
         if !self.rejects.wait() {
@@ -227,14 +241,12 @@ impl Run {
     async fn write_rejects(&self, mut batch: RejectBatch) -> Result<(), RejectError> {
         let parts = &self.engine.parts;
         let (settings, count) = (&parts.config.rejects, batch.rejects.len());
-        if let Some(sink) = settings.sink.as_ref().filter(|_| !batch.rejects.is_empty()) {
-            if let Err(source) = sink.put(&batch).await {
-                self.sink_failed(count, &source.to_string());
-                if settings.on_failure == SinkFailure::Fail {
-                    return Err(RejectError::Sink { sink: sink.name().to_owned(), source });
-                }
-            } else {
-                parts.figures.rejected(&batch.kind, sink.name(), count);
+        if settings.sink.is_some() && count > 0 {
+            let handed_over = self.hand_over(&batch).await;
+            if let Err(source) = handed_over
+                && settings.on_failure == SinkFailure::Fail
+            {
+                return Err(RejectError::Sink { sink: settings.sink_name().to_owned(), source });
             }
             batch.rejects.clear();
         }
@@ -251,12 +263,44 @@ impl Run {
         }
     }
 
+    /// Hands a batch to the sink. A child leaves that to its worker (E2): figures and the log are read there, and a
+    /// sink with connections has them once.
+    async fn hand_over(&self, batch: &RejectBatch) -> Result<(), BoxError> {
+        #[cfg(target_os = "linux")]
+        if self.listener.is_some() {
+            return child_store().hand_over(batch.clone()).await;
+        }
+        self.put_rejects(batch).await
+    }
+
+    /// Hands a batch to the sink of this process, and counts what becomes of it.
+    pub(crate) async fn put_rejects(&self, batch: &RejectBatch) -> Result<(), BoxError> {
+        let parts = &self.engine.parts;
+        let (settings, count) = (&parts.config.rejects, batch.rejects.len());
+        let taken = match &settings.sink {
+            Some(sink) => sink.put(batch).await,
+            // A worker can be built otherwise than its children, though it should not be.
+            None => Err("the worker of this run has no sink for rejects".into()),
+        };
+        match &taken {
+            Ok(()) => parts.figures.rejected(&batch.kind, settings.sink_name(), count),
+            Err(problem) => self.sink_failed(count, &problem.to_string()),
+        }
+        taken
+    }
+
     /// True when a run does not fail for rejects that cannot be handed over.
     fn goes_on_without(&self) -> bool {
         self.engine.parts.config.rejects.on_failure == SinkFailure::Continue
     }
 
-    fn sink_failed(&self, rejects: usize, problem: &str) {
+    /// Counts rejects that could not be handed over, in the worker that people look at.
+    pub(crate) fn sink_failed(&self, rejects: usize, problem: &str) {
+        #[cfg(target_os = "linux")]
+        if self.listener.is_some() {
+            child_store().lost_rejects(rejects, problem);
+            return;
+        }
         let parts = &self.engine.parts;
         let error = parts.config.sanitized(problem);
         parts.figures.rejects_lost(&self.job.spec.kind, parts.config.rejects.sink_name(), rejects);

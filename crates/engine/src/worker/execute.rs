@@ -39,6 +39,12 @@ use crate::workflows::inputs::{self, Inputs};
 /// How long a canceled handler may tidy up after its token has fired, before it is dropped.
 const CANCEL_COURTESY: Duration = Duration::from_secs(1);
 
+/// How long a run over its time is held up at most by rejects that wait to be written (W9).
+const LAST_REJECTS: Duration = Duration::from_secs(5);
+
+/// The same when the worker stops. With the longest time to tidy up, it has to fit into the last writes.
+const LAST_REJECTS_OF_A_STOP: Duration = Duration::from_millis(500);
+
 /// The type of an error that a hook before the run gives.
 const BEFORE_RUN: &str = "BeforeRun";
 
@@ -166,8 +172,13 @@ impl Executor {
     ) -> Option<Reply> {
         match self.handle_timed(run, found, interrupt, slot).await {
             Left::Ended(reply) => Some(reply),
-            Left::TimedOut => Some(failed(overtime(run.job.spec.policy.timeout.unwrap_or_default()))),
+            // Whoever gathered rejects was dropped, and the run still ends under its lease.
+            Left::TimedOut => {
+                run.flush_after_stop(LAST_REJECTS).await;
+                Some(failed(overtime(run.job.spec.policy.timeout.unwrap_or_default())))
+            }
             Left::Interrupted => {
+                run.flush_after_stop(LAST_REJECTS_OF_A_STOP).await;
                 Some(failed(Failure::new(Cause::Interrupted, "Interrupted", "the worker stops")))
             }
             Left::Lost => None,

@@ -386,6 +386,38 @@ async fn a_confirmed_effect_that_dies_again_asks_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_effect_that_is_unknown_a_second_time_is_told_of_a_second_time() {
+    // W8, D4, F20: a re-drive confirms what was unknown, and the run after it may leave it unknown again.
+    for call in ["x.safe=k?", "x.verify=k?", "x=k?"] {
+        let engine = engine();
+        let world = Arc::new(World::default());
+        let walk = Walk { runs: names(&[call]) };
+        let id = engine.enqueue(walk).policy(quick().retries(0)).submit().await.expect("admitted").id;
+        for run in 1..=2 {
+            let running = worker(&engine, &world).start().await.expect("started");
+            reach(&engine, id, State::Failed).await;
+            running.stop().await;
+            // Whoever looks finds nothing outside, so it is called in every run.
+            world.outside.lock().expect("no panic").clear();
+            assert_eq!(world.calls().len(), run as usize, "{call}");
+            let (_, explained) =
+                engine.explain(id).await.expect("the store is there").expect("the job is there");
+            assert!(
+                explained.next.contains("whether effect `x` with key `k` happened"),
+                "{}",
+                explained.next
+            );
+            crate::fixture::pass(1).await;
+            let survey = engine.redrives().plan(PlanSelector::all()).dry_run().await.expect("one job");
+            let told: Vec<_> =
+                survey.unknown_effects.iter().map(|one| (one.job, &*one.name, one.run)).collect();
+            assert_eq!(told, [(id, "x", run)], "{call}");
+            engine.retry(id).await.expect("dead");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sealed_kind_keeps_sealed_results_of_steps() {
     // W7, E12
     use backstop_core::sealing::{SealingKeys, is_sealed};
