@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::rejects::NewReject;
-use backstop::{JobId, Signaled, StepError};
+use backstop::{Signaled, StepError};
 use serde_json::{Value, json};
 
 use crate::journal::{Journal, JournalEntry};
+use crate::remote::RemoteRun;
 
 /// Items that each job rejects.
 pub const REJECTS: u64 = 3;
@@ -78,56 +79,22 @@ impl SignalJob {
     }
 }
 
-/// One run of it in a remote worker.
-pub(crate) struct RemoteSignalJob<'a> {
-    /// The job as it was claimed.
-    pub(crate) claimed: &'a Value,
-    /// Its id.
-    pub(crate) job: JobId,
-    /// The number of the run.
-    pub(crate) run: u32,
-    /// Where it says what it does.
-    pub(crate) journal: &'a Journal,
-    /// How it asks a server.
-    pub(crate) post: &'a dyn Fn(&str, &Value) -> io::Result<Value>,
-}
-
-impl RemoteSignalJob<'_> {
-    /// Does what the handler does; answers the outcome.
+impl SignalJob {
+    /// Does the same in a remote worker; answers the outcome.
     ///
     /// # Errors
     /// When no server takes what it says: the run is given up.
-    pub(crate) fn walk(&self) -> io::Result<Value> {
-        let errand = SignalJob { number: self.claimed["payload"]["number"].as_u64().unwrap_or_default() };
-        self.step(&errand, "fetch")?;
+    pub(crate) fn remotely(run: &RemoteRun<'_>) -> io::Result<Value> {
+        let errand = Self { number: run.claimed["payload"]["number"].as_u64().unwrap_or_default() };
+        run.step(None, "fetch", errand.work())?;
         let signal = errand.signal();
-        let Some(told) = self.claimed["signals"].get(&signal) else {
+        let Some(told) = run.claimed["signals"].get(&signal) else {
             return Ok(json!({ "type": "waiting", "signal": signal, "timeout_ms": TIMEOUT_S * 1_000 }));
         };
         let item = |item: u64| json!({ "error": "it cannot be handled", "item": item });
         let items: Vec<Value> = (0..REJECTS).map(item).collect();
-        self.post("/api/v1/work/reject", json!({ "seen": REJECTS, "items": items }))?;
-        self.step(&errand, "send")?;
+        run.post("/api/v1/work/reject", json!({ "seen": REJECTS, "items": items }))?;
+        run.step(None, "send", errand.work())?;
         Ok(json!({ "type": "succeeded", "result": told }))
-    }
-
-    fn step(&self, errand: &SignalJob, name: &str) -> io::Result<()> {
-        let (job, run) = (self.job, self.run);
-        let stored = self.claimed["steps"].get(name).and_then(Value::as_u64);
-        let given = if let Some(run) = stored {
-            u32::try_from(run).unwrap_or_default()
-        } else {
-            self.journal.write(JournalEntry::Stepping { job, name: name.to_owned(), run });
-            std::thread::sleep(errand.work());
-            self.post("/api/v1/work/step", json!({ "name": name, "result": run }))?;
-            run
-        };
-        self.journal.write(JournalEntry::Stepped { job, name: name.to_owned(), run: given });
-        Ok(())
-    }
-
-    fn post(&self, path: &str, mut body: Value) -> io::Result<Value> {
-        body["lease"] = self.claimed["lease"]["token"].clone();
-        (self.post)(path, &body)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use backstop::workflows::{WorkflowFilter, WorkflowStatus};
-use backstop::{Backstop, State};
+use backstop::{Backstop, JobId, State};
 use backstop_store::{JobFilter, PageRequest};
 
 use crate::checker::{self, CampaignReport};
@@ -102,15 +102,14 @@ pub(crate) async fn at_work(engine: &Backstop, node: &Node) {
     }
 }
 
-/// Returns when no workflow is open and no job is live any more, or nothing ends any more: then the checker says what
-/// is stuck. What follows at the end of a workflow is submitted with its end, so workflows are looked at first.
+/// Returns when nothing is left to do, or nothing ends any more: then the checker says what is stuck.
 ///
 /// # Panics
 /// When the store cannot be read.
 pub async fn drained(engine: &Backstop) {
     let mut stall = StallGuard::new(PATIENCE);
     loop {
-        let left = open_workflows(engine).await + live_jobs(engine).await;
+        let left = left(engine).await;
         if left == 0 || stall.is_over(left) {
             return;
         }
@@ -139,10 +138,28 @@ pub async fn progressed(engine: &Backstop, before: u64) -> u64 {
     }
 }
 
+/// Open workflows, fires without their jobs, and live jobs, in this order: what follows at the end of a workflow is
+/// submitted with its end, and a fire is decided before its job is submitted.
+pub(crate) async fn left(engine: &Backstop) -> u64 {
+    open_workflows(engine).await + unsubmitted_fires(engine).await + live_jobs(engine).await
+}
+
 /// Workflows and batches that have not ended, as far as one page goes.
 async fn open_workflows(engine: &Backstop) -> u64 {
     let open = WorkflowFilter { status: Some(WorkflowStatus::Running), ..WorkflowFilter::default() };
     engine.workflows().list(&open, PageRequest::first(500)).await.expect("readable").items.len() as u64
+}
+
+/// Fires that were decided last by their schedules, and whose jobs are not stored: whoever decided may have died.
+async fn unsubmitted_fires(engine: &Backstop) -> u64 {
+    let schedules = engine.schedules().list().await.expect("readable");
+    let fires = schedules.iter().flat_map(|view| &view.state.fires);
+    let jobs: Vec<JobId> = fires.map(|fire| fire.job).collect();
+    if jobs.is_empty() {
+        return 0;
+    }
+    let found = engine.store().job_summaries(jobs).await.expect("readable");
+    found.iter().filter(|summary| summary.is_none()).count() as u64
 }
 
 /// Jobs that have not ended.

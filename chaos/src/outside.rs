@@ -1,16 +1,23 @@
 //! The job that does something outside, between two steps, and whose process may die around it (W8).
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::{JobId, StepError};
+use serde_json::{Value, json};
 
 use crate::journal::{Journal, JournalEntry};
+use crate::remote::{RemoteRun, run_number};
 
 /// The name of its effect.
 pub const EFFECT: &str = "send";
+
+/// The steps before and after it.
+const PREPARE: &str = "prepare";
+const CLOSE: &str = "close";
 
 /// A step, an effect, another step. The outside is a folder: what happened there is a file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,14 +63,14 @@ impl Job for EffectStepsJob {
 
 impl EffectStepsJob {
     async fn walk(&self, cx: &JobContext<Arc<Journal>>) -> Result<u32, StepError> {
-        self.step(cx, "prepare").await?;
+        self.step(cx, PREPARE).await?;
         let effect = cx.effect(EFFECT, cx.effect_key(), || self.call(cx));
         let sent = match self.verifies() {
             true => effect.verify(|| self.ask(cx)).await?,
             false => effect.retry_safe().await?,
         };
         given(cx, EFFECT, sent);
-        self.step(cx, "close").await
+        self.step(cx, CLOSE).await
     }
 
     async fn step(&self, cx: &JobContext<Arc<Journal>>, name: &'static str) -> Result<u32, StepError> {
@@ -100,8 +107,63 @@ impl EffectStepsJob {
         self.outside.join(job.to_string())
     }
 
+    /// How long it takes to do anything.
+    const fn takes(&self) -> Duration {
+        Duration::from_millis(2 + self.number % 8)
+    }
+
     async fn work(&self) {
-        tokio::time::sleep(Duration::from_millis(2 + self.number % 8)).await;
+        tokio::time::sleep(self.takes()).await;
+    }
+}
+
+/// The same in a remote worker. It tells the order of its calls, as a client of the API may.
+impl EffectStepsJob {
+    /// Does what the handler does; answers the outcome.
+    ///
+    /// # Errors
+    /// When no server takes what it says: the run is given up.
+    pub(crate) fn remotely(run: &RemoteRun<'_>) -> io::Result<Value> {
+        let job: Self = serde_json::from_value(run.claimed["payload"].clone())?;
+        run.step(Some(0), PREPARE, job.takes())?;
+        let sent = job.send_remotely(run)?;
+        run.given(EFFECT, sent);
+        let closed = run.step(Some(2), CLOSE, job.takes())?;
+        Ok(json!({ "type": "succeeded", "result": closed }))
+    }
+
+    /// Calls the outside, unless that has happened; answers the run since which it is known.
+    fn send_remotely(&self, run: &RemoteRun<'_>) -> io::Result<u32> {
+        let policy = if self.verifies() { "verify" } else { "retry_safe" };
+        let key = run.job.to_string();
+        let begun = json!({ "index": 1, "name": EFFECT, "key": key, "policy": policy });
+        let answer = run.post("/api/v1/work/effect", begun)?;
+        let happened = match (answer["state"].as_str(), run_number(&answer["result"])) {
+            (Some("done"), Some(sent)) => return Ok(sent),
+            (Some("verify"), _) => self.ask_remotely(run),
+            (Some("run"), _) => false,
+            _ => {
+                let what = format!("/api/v1/work/effect: it is answered {answer}");
+                run.journal.write(JournalEntry::Broken(what.clone()));
+                return Err(io::Error::other(what));
+            }
+        };
+        if !happened {
+            run.called(EFFECT);
+            std::thread::sleep(self.takes());
+            run.journal.write(JournalEntry::Effect { job: run.job, key });
+            std::fs::write(self.file(run.job), "it happened")?;
+            std::thread::sleep(self.takes());
+        }
+        run.store(Some(1), EFFECT)
+    }
+
+    /// Asks the outside.
+    fn ask_remotely(&self, run: &RemoteRun<'_>) -> bool {
+        let happened = self.file(run.job).exists();
+        run.journal.write(JournalEntry::Asked { job: run.job, run: run.run, happened });
+        std::thread::sleep(self.takes());
+        happened
     }
 }
 

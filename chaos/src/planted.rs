@@ -1,7 +1,10 @@
 //! A short campaign inside one process, on a store that may have a bug.
 //!
 //! Workers that come and go, workers that sleep past their lease, clients that repeat and cancel: enough that every
-//! planted bug shows, and nothing that an honest store could not stand.
+//! planted bug shows, and nothing that an honest store could not stand. Bugs about workflows have a campaign of their
+//! own in [`workflows`].
+
+pub mod workflows;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +18,7 @@ use backstop_store::{Claim, ClaimQueue, Finish, KnownKind, ModelStore, NewWorker
 
 use crate::checker::{self, CampaignReport};
 use crate::client::{self, ClientBehaviour};
+use crate::errand::SignalJob;
 use crate::group::live_jobs;
 use crate::journal::{Journal, JournalEntry};
 use crate::journal_layer::JournalLayer;
@@ -95,7 +99,7 @@ impl Stage<'_> {
     async fn hire(&self) -> JobResult<WorkerHandle> {
         let (engine, journal) = self.enter();
         let worker = engine.worker(journal).register::<CampaignJob>().register::<SteppingJob>();
-        let worker = worker.queue("default", 4).prefetch(4);
+        let worker = worker.register::<SignalJob>().queue("default", 4).prefetch(4);
         let worker = worker.queue("naps", 8).lease(LEASE).poll(Duration::from_millis(10));
         Ok(worker.start().await?)
     }

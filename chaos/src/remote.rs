@@ -1,5 +1,7 @@
 //! A worker that knows nothing but the HTTP API (E7): it claims, runs, and says how it ended.
 
+mod run;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,20 +13,23 @@ use serde_json::{Value, json};
 
 use crate::branches;
 use crate::driven::DeadLetterJob;
-use crate::errand::RemoteSignalJob;
+use crate::errand::SignalJob;
 use crate::http;
 use crate::joining::JoinJob;
 use crate::journal::{Journal, JournalEntry};
+use crate::outside::EffectStepsJob;
 use crate::partner::CallingJob;
 use crate::processes;
 use crate::work::CampaignJob;
+
+pub(crate) use run::{RemoteRun, run_number};
 
 /// Jobs that one claim takes at most.
 const LIMIT: u64 = 4;
 
 /// What it runs: all that a campaign submits and that needs no handler of a program.
-const KINDS: [&str; 7] =
-    ["toil", "errand", "calling", "join", "redriven", "predicate:odd", "predicate:large"];
+const KINDS: [&str; 8] =
+    ["toil", "errand", "outside", "calling", "join", "redriven", "predicate:odd", "predicate:large"];
 
 /// How long a claim waits for work.
 const WAIT_MS: u64 = 300;
@@ -93,11 +98,11 @@ fn run(folder: &Path, journal: &Journal, job: &Value) -> Option<Value> {
     let token = job["lease"]["token"].as_str()?;
     let (lease, run) = (lease_of(token)?, u32::try_from(job["runs"].as_u64()?).ok()?);
     journal.write(JournalEntry::Began { lease, run });
+    let ask = |path: &str, body: &Value| ask(folder, journal, path, body);
+    let remote_run = RemoteRun { claimed: job, job: lease.job, run, journal, ask: &ask };
     let outcome = match job["kind"].as_str()? {
-        "errand" => {
-            let post = |path: &str, body: &Value| ask(folder, journal, path, body);
-            RemoteSignalJob { claimed: job, job: lease.job, run, journal, post: &post }.walk().ok()?
-        }
+        "errand" => SignalJob::remotely(&remote_run).ok()?,
+        "outside" => EffectStepsJob::remotely(&remote_run).ok()?,
         "calling" => CallingJob::remotely(&job["payload"])?,
         "join" => JoinJob::remotely(job)?,
         "redriven" => DeadLetterJob::remotely(&job["payload"])?,

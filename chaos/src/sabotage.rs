@@ -1,6 +1,7 @@
 //! Bugs put into a store on purpose: a layer that misbehaves in exactly one way. A checker that misses one is too weak.
 
 mod bug;
+mod workflows;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,11 +10,11 @@ use std::time::Duration;
 
 use backstop::{Cause, JobId, Refusal, State, WorkerId};
 use backstop_core::failure::{Decision, Verdict};
-use backstop_core::job::{Ending, NoteError, Operated, Operation, Remark, Stale, Start};
+use backstop_core::job::{Ending, JobSummary, NoteError, Operated, Operation, Remark, Stale, Start};
 use backstop_core::{Fence, Lease};
 use backstop_store::{
-    Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, Layer, NewWorker, Note, Observer, Orphan,
-    PageRequest, Peek, QueueView, Renewed, Signal, Silent, Store, Submit, Submitted, Term,
+    Amend, Amended, Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, Layer, NewWorker, Note,
+    Observer, Orphan, PageRequest, Peek, QueueView, Renewed, Signal, Silent, Store, Submit, Submitted, Term,
 };
 
 use crate::journal_layer::{EndingAnswers, SubmitAnswers};
@@ -71,7 +72,8 @@ impl SabotagedStore {
         let answer = |job: &backstop_core::job::NewJob| {
             Ok(Submitted { id: job.spec.id, state: State::Pending, deduplicated: false })
         };
-        self.fourth(Bug::AckBeforeCommit).then(|| submit.jobs.iter().map(answer).collect())
+        let is_lost = self.fourth(Bug::AckBeforeCommit) || self.meets_fires(Bug::FireLost, submit);
+        is_lost.then(|| submit.jobs.iter().map(answer).collect())
     }
 
     /// The current hold of a job.
@@ -163,7 +165,8 @@ impl Layer for SabotagedStore {
             if let Some(untrue) = self.spoil_submit(&mut submit) {
                 return Ok(untrue);
             }
-            let again = self.fourth(Bug::StoredTwice).then(|| {
+            let is_again = self.fourth(Bug::StoredTwice) || self.meets_fires(Bug::FireTwice, &submit);
+            let again = is_again.then(|| {
                 let mut again = submit.clone();
                 for job in &mut again.jobs {
                     job.spec.id = backstop::job_id();
@@ -176,6 +179,25 @@ impl Layer for SabotagedStore {
                 self.below.submit(again).await?;
             }
             Ok(answers)
+        })
+    }
+
+    fn amend(&self, mut amend: Amend) -> Answer<'_, Amended> {
+        Box::pin(async move {
+            self.release_early(&mut amend);
+            match self.swallow_signals(&amend).await? {
+                Some(untrue) => Ok(untrue),
+                None => self.below.amend(amend).await,
+            }
+        })
+    }
+
+    fn job_summaries(&self, jobs: Vec<JobId>) -> Answer<'_, Vec<Option<JobSummary>>> {
+        Box::pin(async move {
+            match self.has(Bug::OverlapIgnored) {
+                true => Ok(vec![None; jobs.len()]),
+                false => self.below.job_summaries(jobs).await,
+            }
         })
     }
 
@@ -247,6 +269,9 @@ impl Layer for SabotagedStore {
                 return Ok(endings.iter().map(|_| Ok(State::Succeeded)).collect());
             }
             let mut answers = self.below.finish(endings).await?;
+            if self.fourth(Bug::EndLost) {
+                self.forget_ends().await?;
+            }
             for (finish, answer) in told.iter().zip(&mut answers) {
                 if answer.is_err()
                     && let Some(state) = self.insist(finish).await

@@ -1,7 +1,8 @@
 //! Workflows and batches with durable steps, effects, bulk handlers, signals, rejects and schedules while workers are
 //! killed at random, and while people hold workflows back, call them off and drive dead steps again: every step runs in
 //! its turn, every ending counts once, what follows at the end is submitted once, no durable step and no effect runs
-//! again once it is stored, no signal and no reject is lost or counts twice, and every fire time has one job.
+//! again once it is stored, no signal and no reject is lost or counts twice, and every fire time has one job, which
+//! waits for the one before it where its schedule says so.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports its counts to the terminal of its test")]
 
@@ -25,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backstop::schedules::{Misfire, ScheduleSettings};
+use backstop::schedules::{Misfire, Overlap, ScheduleSettings};
 use backstop::workflows::{SubmittedWorkflow, WorkflowId, WorkflowStatus, WorkflowView};
 use backstop::{Backstop, Enqueue, Job, JobId};
 use backstop_chaos::group::PATIENCE;
@@ -33,18 +34,51 @@ use backstop_chaos::journal::Journal;
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::shape::CampaignShape::{self, RemoteWorkers, Workers};
 use backstop_chaos::shape::{CampaignNodes, meet_runs};
-use backstop_chaos::work::{CampaignJob, policy};
+use backstop_chaos::work::{CampaignJob, SLOW, policy};
 use backstop_chaos::{journal_layer, seed};
 use backstop_core::job::JobView;
 use backstop_store::{JobFilter, PageRequest};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 
+/// A schedule, and the job of its fires.
+struct CampaignSchedule {
+    every_s: u64,
+    overlap: Overlap,
+    /// What becomes of its jobs; no others have this number.
+    number: u64,
+    /// How long its jobs wait before they may start.
+    delay_ms: u64,
+}
+
 /// Numbers of the jobs that schedules submit.
 const SCHEDULED: u64 = 600_000_000;
 
-/// Schedules that fire every second.
-const SCHEDULES: u64 = 3;
+/// One whose jobs do not wait for each other.
+const ALLOWED: CampaignSchedule =
+    CampaignSchedule { every_s: 1, overlap: Overlap::Allow, number: SCHEDULED + 3, delay_ms: 0 };
+
+/// One whose jobs take their time, and now and then are not ready when the next fire comes: when their worker has died,
+/// or whoever leads, and many fires come at once.
+const QUEUED: CampaignSchedule =
+    CampaignSchedule { every_s: 1, overlap: Overlap::Queue, number: SLOW + SCHEDULED, delay_ms: 500 };
+
+/// All of them. What is queued fails first and then succeeds, or never works. What may be skipped goes on for longer
+/// than until the next fire.
+const SCHEDULES: [CampaignSchedule; 6] = [
+    ALLOWED,
+    CampaignSchedule { number: SCHEDULED + 13, ..ALLOWED },
+    CampaignSchedule { number: SCHEDULED + 23, ..ALLOWED },
+    QUEUED,
+    CampaignSchedule { number: SLOW + SCHEDULED + 2, ..QUEUED },
+    CampaignSchedule { every_s: 2, overlap: Overlap::Skip, number: SLOW + SCHEDULED + 3, delay_ms: 2_000 },
+];
+
+impl CampaignSchedule {
+    fn name(&self) -> String {
+        format!("schedule {}", self.number)
+    }
+}
 
 /// How many workers are killed while only dead steps are driven again.
 const LAST_KILLS: usize = 4;
@@ -135,10 +169,11 @@ async fn numbers(engine: &Backstop) -> BTreeMap<u64, u64> {
 }
 
 async fn set_schedules(engine: &Backstop) {
-    for number in 0..SCHEDULES {
-        let settings = ScheduleSettings::every(Duration::from_secs(1)).misfire(Misfire::CatchUp(100));
-        let job = job(engine, SCHEDULED + number * 10 + 3);
-        engine.schedules().set(&format!("schedule {number}"), settings, job).await.expect("it is set");
+    for schedule in SCHEDULES {
+        let settings = ScheduleSettings::every(Duration::from_secs(schedule.every_s));
+        let settings = settings.misfire(Misfire::CatchUp(100)).overlap(schedule.overlap);
+        let job = job(engine, schedule.number).delay(Duration::from_millis(schedule.delay_ms));
+        engine.schedules().set(&schedule.name(), settings, job).await.expect("it is set");
     }
 }
 
@@ -147,14 +182,14 @@ async fn pause_schedules(engine: &Backstop) {
     let began = Instant::now();
     loop {
         let submitted = numbers(engine).await;
-        if (0..SCHEDULES).all(|number| submitted.contains_key(&(SCHEDULED + number * 10 + 3))) {
+        if SCHEDULES.iter().all(|schedule| submitted.contains_key(&schedule.number)) {
             break;
         }
         assert!(began.elapsed() < PATIENCE, "a schedule does not fire");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    for number in 0..SCHEDULES {
-        engine.schedules().pause(&format!("schedule {number}"), "the campaign").await.expect("it is set");
+    for schedule in SCHEDULES {
+        engine.schedules().pause(&schedule.name(), "the campaign").await.expect("it is set");
     }
 }
 
@@ -196,8 +231,8 @@ impl SubmittedWork {
         joins::check(stage, &self.join).await;
         batches::check_all(stage, &self.batches).await;
         let counts = numbers(&stage.engine).await;
-        for number in 0..SCHEDULES {
-            assert!(counts.contains_key(&(SCHEDULED + number * 10 + 3)), "schedule {number} has fired");
+        for CampaignSchedule { number, .. } in SCHEDULES {
+            assert!(counts.contains_key(&number), "schedule {number} has fired");
         }
         for (family, count) in Family::all() {
             for number in 0..count {
@@ -214,10 +249,11 @@ async fn kill_workflows(kind: StoreKind, shape: CampaignShape) {
     let began = Instant::now();
     let stage = CampaignStage::on(&location, shape).await;
     let mut nodes = CampaignNodes::start(shape, &location, NODE);
+    let sender = location.node(NODE, 500);
     let third = |rest| (0..graphs::count()).filter(move |number| number % 3 == rest);
     set_schedules(&stage.submitter).await;
     // A third is sent before anybody waits for it.
-    graphs::send(&stage, third(0)).await;
+    graphs::send(sender, third(0), &mut dice).await;
     let work = SubmittedWork::submit(&stage).await;
     let (mut held, mut ends) = (paused::HeldJobs::default(), canceled::Ends::new());
     held.pause_batch(&stage, work.batches[1]).await;
@@ -232,9 +268,9 @@ async fn kill_workflows(kind: StoreKind, shape: CampaignShape) {
     let held = held.resume(&stage).await;
     canceled::cancel(&stage, &work.canceled, &late, &mut ends).await;
     let plan = driven::mend(&stage, &work.driven).await;
-    graphs::send(&stage, third(1)).await;
+    graphs::send(sender, third(1), &mut dice).await;
     kills += nodes.kill_until(&stage.engine, wanted * 3 / 4, pause_ms.clone(), &mut dice).await;
-    graphs::send(&stage, third(2)).await;
+    graphs::send(sender, third(2), &mut dice).await;
     // Whoever drives them dies a few times more, and is not killed faster than it comes to anything.
     let mut left = LAST_KILLS;
     driven::reach(&stage, &work.driven, WorkflowStatus::Succeeded, async || {
@@ -277,18 +313,18 @@ async fn workflows_go_on_while_workers_are_killed_on_mariadb() {
 
 #[tokio::test]
 async fn workflows_go_on_while_remote_workers_are_killed_on_sqlite() {
-    // W1, W2, W3, W4, W6, W7, W9, W10, W11, D4, L15, C1, E7
+    // W1, W2, W3, W4, W6, W7, W8, W9, W10, W11, D4, L15, C1, E7
     kill_workflows(StoreKind::Sqlite, RemoteWorkers).await;
 }
 
 #[tokio::test]
 async fn workflows_go_on_while_remote_workers_are_killed_on_postgres() {
-    // W1, W2, W3, W4, W6, W7, W9, W10, W11, D4, L15, C1, E7
+    // W1, W2, W3, W4, W6, W7, W8, W9, W10, W11, D4, L15, C1, E7
     kill_workflows(StoreKind::Postgres, RemoteWorkers).await;
 }
 
 #[tokio::test]
 async fn workflows_go_on_while_remote_workers_are_killed_on_mariadb() {
-    // W1, W2, W3, W4, W6, W7, W9, W10, W11, D4, L15, C1, E7
+    // W1, W2, W3, W4, W6, W7, W8, W9, W10, W11, D4, L15, C1, E7
     kill_workflows(StoreKind::Mariadb, RemoteWorkers).await;
 }

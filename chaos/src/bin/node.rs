@@ -1,4 +1,4 @@
-//! One process of a campaign: works, submits, serves, or stands in for a worker that was stopped too long.
+//! One process of a campaign: works, submits, sends, serves, or stands in for a worker that was stopped too long.
 
 #![allow(clippy::print_stdout, reason = "its parent reads what it prints")]
 
@@ -26,6 +26,8 @@ use backstop_server::{Api, ServerSettings, bind};
 mod disk_full;
 #[path = "node/retire.rs"]
 mod retire;
+#[path = "node/send.rs"]
+mod send;
 #[path = "node/stale.rs"]
 mod stale;
 
@@ -49,6 +51,7 @@ async fn main() -> JobResult {
             let (engine, _) = submitting(&url, &folder, mode.ends_with("crowd")).await?;
             serve(&engine, &folder, lease).await?;
         }
+        "send" => send::run(&journaled(&url, &folder, partner::config()).await?.0).await?,
         "remote" => remote::work(&folder, lease),
         "fleet" => fleet::work(&url, lease).await?,
         "handoff-send" => handoff::send(&url, lease).await?,

@@ -1,10 +1,12 @@
 //! Compares what the processes said with what the store holds, when the faults are over.
 //!
 //! `summary` sums up the journals, `kept` is a job with its ledger, `job` looks at one of them, `steps` and `bulk` at
-//! what handlers of some kinds did, `whole` at what concerns many, `workflows` at workflows, batches and schedules. All
-//! times that are compared are the store's own; those of the journals only order what happened on this machine.
+//! what handlers of some kinds did, `whole` at what concerns many, `workflows` at workflows, batches and schedules,
+//! `fires` at one of these. All times that are compared are the store's own; those of the journals only order what
+//! happened on this machine.
 
 mod bulk;
+mod fires;
 mod job;
 mod kept;
 mod steps;

@@ -16,18 +16,22 @@ pub(super) fn check(kept: &Kept, summary: &JournalSummary, found: &mut Vec<Strin
     check_steps(kept, summary, found);
 }
 
-/// The code of a step is not called again once its success is stored, every run is given the same result, and what the
-/// record says of it is what was given (W7).
+/// The code of a step is called once in a run and not again once its success is stored, every run is given the same
+/// result, and what the record says of it is what was given (W7).
 fn check_steps(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>) {
     let stored = kept.view.record.steps();
     for (name, runs) in summary.steps.get(&kept.view.job.spec.id).into_iter().flatten() {
         let mark = stored.iter().find(|step| step.name == *name && step.state == StepState::Done);
+        // No handler of a campaign calls the same step twice.
+        for (run, times) in runs.called.iter().filter(|(_, times)| **times > 1) {
+            found.push(format!("step {name} was called {times} times by run {run}"));
+        }
         if runs.given.len() > 1 {
             found.push(format!("step {name} gave results of several runs: {:?}", runs.given));
         }
         match mark {
             Some(mark) => {
-                if let Some(late) = runs.called.iter().find(|run| **run > mark.run) {
+                if let Some(late) = runs.called.keys().find(|run| **run > mark.run) {
                     found
                         .push(format!("step {name} was stored by run {} and called by run {late}", mark.run));
                 }
@@ -76,7 +80,7 @@ fn check_unknown(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>)
     }
     let effect = summary.steps.get(&spec.id).and_then(|steps| steps.get(outside::EFFECT));
     let mut called_before = false;
-    for run in effect.into_iter().flat_map(|effect| &effect.called) {
+    for run in effect.into_iter().flat_map(|effect| effect.called.keys()) {
         match asked.and_then(|asked| asked.get(run)) {
             Some(true) => found.push(format!("run {run} heard that its effect has happened, and called it")),
             None if called_before && verifies => {
@@ -91,5 +95,45 @@ fn check_unknown(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>)
         && effect.called.range(run + 1..).next().is_some()
     {
         found.push(format!("run {run} heard that its effect has happened, and a later one called it"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backstop::{JobId, Timestamp};
+    use backstop_core::job::{JobView, Record, Spec, StoredJob};
+
+    use super::*;
+
+    /// A job that has not run.
+    fn kept() -> Kept {
+        let spec = Spec::new(JobId::from_u128(1), SteppingJob::KIND, r#"{"number":5}"#);
+        let record = Record::new(&spec, Timestamp::EPOCH);
+        let view = JobView {
+            job: StoredJob { spec, created_at: Timestamp::EPOCH },
+            record,
+            waits_for_code: false,
+            held_by: None,
+            last_failure: None,
+            result: None,
+            warning: None,
+            started_at: None,
+        };
+        Kept { view, rows: Vec::new() }
+    }
+
+    #[test]
+    fn a_step_that_is_called_twice_in_one_run_is_found() {
+        let (kept, mut summary) = (kept(), JournalSummary::default());
+        let steps = summary.steps.entry(kept.view.job.spec.id).or_default();
+        let called = &mut steps.entry("fetch".to_owned()).or_default().called;
+        called.extend([(1, 1), (2, 1)]);
+        let mut found = Vec::new();
+        check(&kept, &summary, &mut found);
+        assert!(found.is_empty(), "a step that is not stored may be called by the next run: {found:?}");
+        let steps = summary.steps.entry(kept.view.job.spec.id).or_default();
+        steps.entry("fetch".to_owned()).or_default().called.insert(2, 2);
+        check(&kept, &summary, &mut found);
+        assert_eq!(found, ["step fetch was called 2 times by run 2"]);
     }
 }

@@ -60,10 +60,10 @@ pub(super) enum BulkFact {
     Answered,
 }
 
-/// In which runs the code of a step was called, and what its results said.
+/// In which runs the code of a step was called, how often in each, and what its results said.
 #[derive(Debug, Default)]
 pub(super) struct StepRuns {
-    pub(super) called: BTreeSet<u32>,
+    pub(super) called: BTreeMap<u32, usize>,
     pub(super) given: BTreeSet<u32>,
 }
 
@@ -168,7 +168,9 @@ impl JournalSummary {
             }
             JournalEntry::Ended { lease, run } => drop(self.ended.insert((lease, run))),
             JournalEntry::Effect { job, key } => self.effects.entry(job).or_default().push(key),
-            JournalEntry::Stepping { job, name, run } => drop(self.step(job, name).called.insert(run)),
+            JournalEntry::Stepping { job, name, run } => {
+                *self.step(job, name).called.entry(run).or_default() += 1;
+            }
             JournalEntry::Stepped { job, name, run } => drop(self.step(job, name).given.insert(run)),
             JournalEntry::Asked { job, run, happened } => {
                 self.asked_outside.entry(job).or_default().insert(run, happened);

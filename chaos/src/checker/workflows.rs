@@ -1,13 +1,14 @@
 //! Workflows, batches and schedules: what is kept of them agrees with their jobs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use backstop::prelude::*;
-use backstop::schedules::{Misfire, ScheduleView};
+use backstop::schedules::ScheduleView;
 use backstop::workflows::{Join, NodeEnd, NodeState, NodeView, WorkflowFilter, WorkflowView};
 use backstop::{JobId, State, Timestamp};
 use backstop_store::PageRequest;
 
+use super::fires::{self, FiredJob};
 use super::kept::Kept;
 
 /// Adds what is wrong with workflows and batches: all have ended as their jobs have, and no step began before what it
@@ -105,26 +106,24 @@ fn check_node(node: &NodeView, kept: &Kept, ends: &BTreeMap<&str, &Kept>, proble
     }
 }
 
-/// Adds what is wrong with schedules: every fire time has one job, up to the last one that has any, unless what is
-/// missed may be passed over (W11).
+/// Adds what is wrong with schedules: every fire that was decided has one job, unless the schedule says why it has
+/// none, and one that waits for another came after that (W11).
 pub(super) fn check_fires(
     schedules: &[ScheduleView],
     jobs: &BTreeMap<JobId, Kept>,
     violations: &mut Vec<String>,
 ) {
-    let mut fires: BTreeMap<&str, BTreeSet<Timestamp>> = BTreeMap::new();
-    for fired in jobs.values().filter_map(|kept| kept.view.job.spec.schedule()) {
-        if !fires.entry(&fired.name).or_default().insert(fired.fire_time) {
+    let mut by_schedule: BTreeMap<&str, BTreeMap<Timestamp, FiredJob>> = BTreeMap::new();
+    for kept in jobs.values() {
+        let Some(fired) = kept.view.job.spec.schedule() else { continue };
+        let job = FiredJob { created: kept.view.job.created_at, ended: kept.first_end() };
+        if by_schedule.entry(&fired.name).or_default().insert(fired.fire_time, job).is_some() {
             violations.push(format!("schedule {}: {} was submitted twice", fired.name, fired.fire_time));
         }
     }
-    for view in schedules.iter().filter(|view| matches!(view.schedule.misfire, Misfire::CatchUp(_))) {
-        let Some(found) = fires.get(&*view.name) else { continue };
-        let (Some(last), Ok(times)) = (found.last(), view.schedule.timing.fire_times(view.state.anchor))
-        else {
-            continue;
-        };
-        let missing = times.between(view.state.anchor, *last).filter(|fire| !found.contains(fire));
-        violations.extend(missing.map(|fire| format!("schedule {}: {fire} was never submitted", view.name)));
+    for view in schedules {
+        let mut problems = Vec::new();
+        fires::check(view, &by_schedule.remove(&*view.name).unwrap_or_default(), &mut problems);
+        violations.extend(problems.into_iter().map(|what| format!("schedule {}: {what}", view.name)));
     }
 }

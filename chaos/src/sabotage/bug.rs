@@ -57,10 +57,22 @@ pub enum Bug {
     StepLost,
     /// Jobs are handed out without what is stored of their steps.
     StepsForgotten,
+    /// What every fourth report noted of ends in workflows and batches is removed before anybody has followed it up.
+    EndLost,
+    /// Steps of workflows may run before what they follow has ended.
+    StepReleasedEarly,
+    /// Fires of schedules are submitted once more, without their keys.
+    FireTwice,
+    /// Fires that were decided are answered and not stored.
+    FireLost,
+    /// No fire hears that the job of the one before it goes on.
+    OverlapIgnored,
+    /// Signals are answered and reach nobody.
+    SignalLost,
 }
 
 impl Bug {
-    /// All of them.
+    /// All that show where jobs have nothing to do with each other.
     pub const ALL: [Self; 27] = [
         Self::FenceDropped,
         Self::ExpiredLeaseAccepted,
@@ -91,9 +103,20 @@ impl Bug {
         Self::StepsForgotten,
     ];
 
+    /// The others, which show in workflows, batches, schedules and signals, each with what the checker says of it.
+    pub const OF_WORKFLOWS: [(Self, &'static str); 6] = [
+        (Self::EndLost, "when all is over"),
+        (Self::StepReleasedEarly, "before what it follows had ended"),
+        (Self::FireTwice, "was submitted twice"),
+        (Self::FireLost, "was never submitted"),
+        (Self::OverlapIgnored, "went on"),
+        (Self::SignalLost, "it is stuck in waiting"),
+    ];
+
     /// The one with this name, if there is one.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|bug| format!("{bug:?}") == name)
+        let others = Self::OF_WORKFLOWS.map(|(bug, _)| bug);
+        Self::ALL.into_iter().chain(others).find(|bug| format!("{bug:?}") == name)
     }
 }

@@ -1,9 +1,13 @@
 //! Graphs of steps that succeed, fail, snooze, wait for signals, do something outside and are handled together.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
 
 use backstop::workflows::{NodeEnd, NodeState, Step, SubmittedWorkflow, WorkflowStatus};
 use backstop_chaos::errand::{REJECTS, SignalJob};
+use backstop_chaos::group::PATIENCE;
+use backstop_chaos::node::NodeStart;
 use backstop_chaos::outside::EffectStepsJob;
 use backstop_chaos::rounds;
 use backstop_chaos::shape::CampaignShape::Workers;
@@ -15,6 +19,9 @@ use super::{CampaignStage, Family, callback, job};
 
 /// Numbers of the jobs that wait for signals.
 const ERRAND: u64 = 700_000_000;
+
+/// Processes that die while they send signals, each time that some are sent.
+const KILLED_SENDERS: usize = 2;
 
 /// What a step follows, and how its job ends: the number of a job decides it.
 type Plan = [(&'static str, &'static [&'static str], u64)];
@@ -70,10 +77,10 @@ async fn submit(stage: &CampaignStage, number: u64) -> SubmittedWorkflow {
     }
     let errand = engine.enqueue(SignalJob { number: ERRAND + number }).policy(policy());
     flow.step("errand", errand).after(&made["a"]).add();
+    let outside = EffectStepsJob::outside_in(&stage.folder);
+    let effect = engine.enqueue(EffectStepsJob { number, outside }).policy(policy());
+    flow.step("outside", effect).after(&made["a"]).add();
     if stage.shape == Workers {
-        let outside = EffectStepsJob::outside_in(&stage.folder);
-        let effect = engine.enqueue(EffectStepsJob { number, outside }).policy(policy());
-        flow.step("outside", effect).after(&made["a"]).add();
         let together = engine.enqueue(BulkCampaignJob { number: number * 10 + 4 }).policy(policy());
         flow.step("together", together).after(&made["c"]).add();
     }
@@ -81,14 +88,27 @@ async fn submit(stage: &CampaignStage, number: u64) -> SubmittedWorkflow {
     flow.on_success(&callback).on_failure(&callback).submit().await.expect("stored")
 }
 
-/// Sends what the errands of some graphs wait for, each signal twice: with an id it is one.
-pub(super) async fn send(stage: &CampaignStage, graphs: impl Iterator<Item = u64>) {
-    for number in graphs {
-        let signal = SignalJob { number: ERRAND + number }.signal();
-        for _ in 0..2 {
-            stage.submitter.signals().send(&signal, &number).id("once").await.expect("sent");
-        }
+/// Has a process send what the errands of some graphs wait for. A few are killed on the way, and each begins with the
+/// first signal again.
+pub(super) async fn send(start: NodeStart<'_>, graphs: impl Iterator<Item = u64>, dice: &mut fastrand::Rng) {
+    let numbers: Vec<String> = graphs.map(|number| (ERRAND + number).to_string()).collect();
+    let list = numbers.join(",");
+    let sender = || NodeStart { mode: "send", ..start }.go_with(&[("CHAOS_SIGNALS", &list)]);
+    for _ in 0..KILLED_SENDERS {
+        let mut sender = sender();
+        let mut sent = BufReader::new(sender.child.stdout.take().expect("piped")).lines();
+        // So many are sent, and perhaps the next one, or half of it.
+        let last = sent.by_ref().take(dice.usize(1..=numbers.len())).last();
+        assert!(matches!(last, Some(Ok(_))), "it sends");
+        tokio::time::sleep(Duration::from_millis(dice.u64(..8))).await;
+        sender.kill();
     }
+    let (began, mut sender) = (Instant::now(), sender());
+    while sender.is_alive() {
+        assert!(began.elapsed() < PATIENCE, "it never ends");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(sender.child.wait().expect("it has ended").success(), "all are sent");
 }
 
 pub(super) async fn check_all(stage: &CampaignStage, submitted: &[SubmittedWorkflow]) {
@@ -118,8 +138,8 @@ async fn check(stage: &CampaignStage, number: u64, submitted: &SubmittedWorkflow
 /// What was sent has arrived, once, and what was rejected is kept, once (W9, W10).
 async fn check_errand(stage: &CampaignStage, number: u64, submitted: &SubmittedWorkflow) {
     let (_, id) = submitted.nodes.iter().find(|(name, _)| &**name == "errand").expect("every graph has one");
-    let job = stage.job(*id).await;
-    assert_eq!(job.result.as_deref(), Some(&*number.to_string()), "what came with the signal");
+    let (job, sent) = (stage.job(*id).await, (ERRAND + number).to_string());
+    assert_eq!(job.result.as_deref(), Some(&*sent), "what came with the signal");
     let rejects = stage.engine.rejects().of_job(*id, 100).await.expect("readable");
     assert_eq!(rejects.len() as u64, REJECTS, "items that graph {number} rejects");
 }
