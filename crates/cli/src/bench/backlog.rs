@@ -101,13 +101,13 @@ async fn in_child(place: &BenchFolder, backlog: usize) -> Result<DrainReport, Pr
 /// The child: fills the file at `path`, drains the first jobs, and looks at its own memory.
 pub(crate) async fn child(path: &Path, backlog: usize) -> Result<DrainReport, Problem> {
     let engine = workload::open(path).await?;
-    workload::fill(&engine, backlog).await?;
+    workload::fill(&engine, workload::QUEUE, backlog).await?;
     let first = backlog.min(FIRST);
     let tally = workload::RunCounter::until(first);
     let began = Instant::now();
     let worker = workload::worker(&engine, tally.clone()).await?;
     tally.reached().await?;
-    workload::all_succeeded(&engine, first).await?;
+    workload::all_succeeded(&engine, workload::QUEUE, first, workload::LOOK).await?;
     let spent = began.elapsed();
     worker.stop().await;
     Ok(DrainReport { rate: rate(first, spent), peak_bytes: peak_bytes() })

@@ -50,12 +50,12 @@ pub(super) async fn measure(
 /// How long a worker takes for `jobs` jobs, from its start until the last ending is durable.
 async fn drained(path: &std::path::Path, jobs: usize) -> Result<Duration, Problem> {
     let engine = workload::open(path).await?;
-    workload::fill(&engine, jobs).await?;
+    workload::fill(&engine, workload::QUEUE, jobs).await?;
     let tally = workload::RunCounter::until(jobs);
     let began = Instant::now();
     let worker = workload::worker(&engine, tally.clone()).await?;
     tally.reached().await?;
-    workload::all_succeeded(&engine, jobs).await?;
+    workload::all_succeeded(&engine, workload::QUEUE, jobs, workload::LOOK).await?;
     let spent = began.elapsed();
     worker.stop().await;
     Ok(spent)

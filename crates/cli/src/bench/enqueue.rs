@@ -27,7 +27,7 @@ pub(super) async fn measure(
         let path = place.fresh();
         let engine = workload::open(&path).await?;
         let began = Instant::now();
-        workload::fill(&engine, jobs).await?;
+        workload::fill(&engine, workload::QUEUE, jobs).await?;
         ours.push(rate(jobs, began.elapsed()));
         drop(engine);
         remove(&path);

@@ -4,6 +4,7 @@
 //! so that a machine that slows down slows both.
 //! - [`enqueue`], [`drain`], [`single`], [`latency`], [`isolated`], [`workflows`], [`schedules`],
 //!   [`backlog`]: one measure each.
+//! - [`server`]: workflows on a database server, run by processes of their own.
 //! - [`sizes`]: how much work, and what each measure needs to count it. [`workload`]: the job that does nothing.
 //!   [`report`]: the table. [`folder`]: the directory of the files.
 
@@ -15,6 +16,7 @@ mod isolated;
 mod latency;
 mod report;
 mod schedules;
+mod server;
 mod single;
 mod sizes;
 mod workflows;
@@ -26,7 +28,9 @@ pub(crate) use backlog::child;
 pub(crate) use folder::BenchFolder;
 pub(crate) use isolated::serve;
 pub(crate) use report::{BenchFigure, table};
+pub(crate) use server::{BenchServer, work};
 pub(crate) use sizes::BenchSizes;
+pub(crate) use workflows::{WorkflowPlace, measure as measure_workflows};
 
 use crate::problem::Problem;
 
@@ -65,7 +69,7 @@ impl BenchMeasure {
             Self::Single => single::measure(sizes, place, step).await,
             Self::Latency => latency::measure(sizes, place, step).await,
             Self::Isolated => isolated::measure(sizes, place, step).await,
-            Self::Workflows => workflows::measure(sizes, place, step).await,
+            Self::Workflows => workflows::measure(sizes, WorkflowPlace::Files(place), step).await,
             Self::Schedules => schedules::measure(sizes, place, step).await,
             Self::Backlog => backlog::measure(sizes, place, step).await,
         }

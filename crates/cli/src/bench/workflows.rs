@@ -1,14 +1,17 @@
 //! What it costs that jobs belong together: steps of chains and jobs of a batch beside jobs of their own, and steps
 //! with ten thousand others before or behind them (W1, W3, W6).
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use backstop::Enqueue;
 use backstop::prelude::*;
 use backstop::workflows::{Step, WorkflowId, WorkflowStatus};
 use tokio::task::JoinSet;
 
 use super::folder::{BenchFolder, remove};
 use super::report::{BenchFigure, BenchGoal, Quantity};
+use super::server::BenchServer;
 use super::sizes::{BenchSizes, median, rate};
 use super::workload::{self, NoopJob, RunCounter};
 use crate::problem::Problem;
@@ -25,9 +28,91 @@ const BATCH_SHARE: f64 = 0.7;
 /// How long a fan may take, in milliseconds.
 const FAN_MS: f64 = 3_000.0;
 
-pub(super) async fn measure(
+/// How often the end of what other processes run is looked for.
+const LOOK_APART: Duration = Duration::from_millis(10);
+
+/// Where workflows are measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum WorkflowPlace<'a> {
+    /// In fresh files, by this process.
+    Files(&'a BenchFolder),
+    /// On a server, by processes of their own.
+    Server(&'a BenchServer),
+}
+
+/// The store of one run, and the queue of its jobs.
+struct StagedRun {
+    engine: Backstop,
+    queue: String,
+    path: Option<PathBuf>,
+}
+
+impl WorkflowPlace<'_> {
+    /// How many processes run the jobs.
+    const fn processes(self) -> u16 {
+        match self {
+            Self::Files(_) => 1,
+            Self::Server(server) => server.processes(),
+        }
+    }
+
+    async fn open(self) -> Result<StagedRun, Problem> {
+        Ok(match self {
+            Self::Files(place) => {
+                let path = place.fresh();
+                let engine = workload::open(&path).await?;
+                StagedRun { engine, queue: workload::QUEUE.to_owned(), path: Some(path) }
+            }
+            Self::Server(server) => {
+                let queue = format!("bench-{}", backstop::job_id());
+                StagedRun { engine: server.open().await?, queue, path: None }
+            }
+        })
+    }
+
+    /// How long workers take for all that is stored, from their start until the last end is durable and followed up.
+    async fn run(
+        self,
+        staged: &StagedRun,
+        jobs: usize,
+        workflow: Option<WorkflowId>,
+    ) -> Result<Duration, Problem> {
+        let StagedRun { engine, queue, .. } = staged;
+        let began = Instant::now();
+        Ok(match self {
+            Self::Files(_) => {
+                let tally = RunCounter::until(jobs);
+                let worker = workload::worker(engine, tally.clone()).await?;
+                tally.reached().await?;
+                workload::all_succeeded(engine, queue, jobs, workload::LOOK).await?;
+                over(engine, workflow).await?;
+                let spent = began.elapsed();
+                worker.stop().await;
+                spent
+            }
+            Self::Server(server) => {
+                let processes = server.start(queue)?;
+                workload::all_succeeded(engine, queue, jobs, LOOK_APART).await?;
+                over(engine, workflow).await?;
+                let spent = began.elapsed();
+                processes.stop().await?;
+                spent
+            }
+        })
+    }
+}
+
+impl StagedRun {
+    /// One job, not submitted.
+    fn job(&self) -> Enqueue {
+        workload::job(&self.engine).queue(&*self.queue)
+    }
+}
+
+/// Measures them.
+pub(crate) async fn measure(
     sizes: &BenchSizes,
-    place: &BenchFolder,
+    place: WorkflowPlace<'_>,
     step: &dyn Fn(&str),
 ) -> Result<Vec<BenchFigure>, Problem> {
     let jobs = sizes.jobs / 2 / CHAIN * CHAIN;
@@ -42,22 +127,22 @@ pub(super) async fn measure(
     }
     let shares = |ours: &[f64]| ours.iter().zip(&plain).map(|(ours, plain)| ours / plain).collect::<Vec<_>>();
     let (chain_shares, batch_shares) = (shares(&chains), shares(&batches));
-    let row = |name: &str, what: &str, unit, runs: Vec<f64>| {
-        BenchFigure::new(name, what, unit, median(&runs)).runs(runs)
+    // Many processes are measured for what they share; the other goals are stated for one.
+    let is_alone = place.processes() == 1;
+    let row = |name: &str, what: &str, unit, runs: Vec<f64>, goal: Option<BenchGoal>| {
+        let row = BenchFigure::new(name, what, unit, median(&runs)).runs(runs);
+        goal.into_iter().fold(row, BenchFigure::goal)
     };
-    let jobs = Quantity::JobsPerSecond;
+    let if_alone = |goal| is_alone.then_some(goal);
+    let (jobs, millis, same) = (Quantity::JobsPerSecond, Quantity::Millis, "the same, of jobs of their own");
     Ok(vec![
-        row("plain_drain", "jobs of their own", jobs, plain),
-        row("chain_steps", "steps of chains of three", jobs, chains),
-        row("chain_share", "the same, of jobs of their own", Quantity::Ratio, chain_shares)
-            .goal(BenchGoal::AtLeast(CHAIN_SHARE)),
-        row("batch_jobs", "jobs of one batch", jobs, batches),
-        row("batch_share", "the same, of jobs of their own", Quantity::Ratio, batch_shares)
-            .goal(BenchGoal::AtLeast(BATCH_SHARE)),
-        row("many_to_one", "10,000 steps, then one", Quantity::Millis, many_to_one)
-            .goal(BenchGoal::Below(FAN_MS)),
-        row("one_to_many", "one step, then 10,000", Quantity::Millis, one_to_many)
-            .goal(BenchGoal::Below(FAN_MS)),
+        row("plain_drain", "jobs of their own", jobs, plain, None),
+        row("chain_steps", "steps of chains of three", jobs, chains, None),
+        row("chain_share", same, Quantity::Ratio, chain_shares, if_alone(BenchGoal::AtLeast(CHAIN_SHARE))),
+        row("batch_jobs", "jobs of one batch", jobs, batches, None),
+        row("batch_share", same, Quantity::Ratio, batch_shares, Some(BenchGoal::AtLeast(BATCH_SHARE))),
+        row("many_to_one", "10,000 steps, then one", millis, many_to_one, if_alone(BenchGoal::Below(FAN_MS))),
+        row("one_to_many", "one step, then 10,000", millis, one_to_many, if_alone(BenchGoal::Below(FAN_MS))),
     ])
 }
 
@@ -71,42 +156,33 @@ enum Work {
     OneToMany,
 }
 
-/// How long a worker takes for all of it, from its start until the last end is durable and followed up.
-async fn timed(place: &BenchFolder, jobs: usize, work: Work) -> Result<Duration, Problem> {
-    let path = place.fresh();
-    let engine = workload::open(&path).await?;
+/// How long all of it takes.
+async fn timed(place: WorkflowPlace<'_>, jobs: usize, work: Work) -> Result<Duration, Problem> {
+    let staged = place.open().await?;
     let workflow = match work {
-        Work::Plain => workload::fill(&engine, jobs).await.map(|()| None)?,
-        Work::Chains => chains(&engine, jobs / CHAIN).await.map(|()| None)?,
+        Work::Plain => workload::fill(&staged.engine, &staged.queue, jobs).await.map(|()| None)?,
+        Work::Chains => chains(&staged, jobs / CHAIN).await.map(|()| None)?,
         Work::Batch => {
-            let batch = engine.batch("bench").for_each(0..jobs, |_| workload::job(&engine)).await;
+            let batch = staged.engine.batch("bench").for_each(0..jobs, |_| staged.job()).await;
             Some(batch.map_err(refused)?.id)
         }
-        Work::ManyToOne | Work::OneToMany => Some(fan(&engine, matches!(work, Work::ManyToOne)).await?),
+        Work::ManyToOne | Work::OneToMany => Some(fan(&staged, matches!(work, Work::ManyToOne)).await?),
     };
-    let tally = RunCounter::until(jobs);
-    let began = Instant::now();
-    let worker = workload::worker(&engine, tally.clone()).await?;
-    tally.reached().await?;
-    workload::all_succeeded(&engine, jobs).await?;
-    if let Some(id) = workflow {
-        over(&engine, id).await?;
-    }
-    let spent = began.elapsed();
-    worker.stop().await;
+    let spent = place.run(&staged, jobs, workflow).await?;
+    let StagedRun { engine, path, .. } = staged;
     drop(engine);
-    remove(&path);
+    path.iter().for_each(|path| remove(path));
     Ok(spent)
 }
 
-async fn chains(engine: &Backstop, chains: usize) -> Result<(), Problem> {
+async fn chains(staged: &StagedRun, chains: usize) -> Result<(), Problem> {
     let mut submits = JoinSet::new();
     for _ in 0..chains {
         if submits.len() == AT_ONCE {
             submitted(submits.join_next().await)?;
         }
-        let chain = engine.chain("bench", workload::job(engine));
-        let chain = (1..CHAIN).fold(chain, |chain, _| chain.then(workload::job(engine)));
+        let chain = staged.engine.chain("bench", staged.job());
+        let chain = (1..CHAIN).fold(chain, |chain, _| chain.then(staged.job()));
         submits.spawn(async move { chain.submit().await.map(drop).map_err(refused) });
     }
     while let Some(done) = submits.join_next().await {
@@ -120,23 +196,24 @@ fn submitted(done: Option<Result<Result<(), Problem>, tokio::task::JoinError>>) 
 }
 
 /// A graph with [`FAN`] steps before one, or behind one.
-async fn fan(engine: &Backstop, many_to_one: bool) -> Result<WorkflowId, Problem> {
-    let mut flow = engine.workflow("bench");
+async fn fan(staged: &StagedRun, many_to_one: bool) -> Result<WorkflowId, Problem> {
+    let mut flow = staged.engine.workflow("bench");
     if many_to_one {
         let before: Vec<Step<_>> =
-            (0..FAN).map(|number| flow.step(number.to_string(), workload::job(engine)).add()).collect();
-        flow.step("last", workload::job(engine)).after_all(&before).add();
+            (0..FAN).map(|number| flow.step(number.to_string(), staged.job()).add()).collect();
+        flow.step("last", staged.job()).after_all(&before).add();
     } else {
-        let first = flow.step("first", workload::job(engine)).add();
+        let first = flow.step("first", staged.job()).add();
         for number in 0..FAN {
-            flow.step(number.to_string(), workload::job(engine)).after(&first).add();
+            flow.step(number.to_string(), staged.job()).after(&first).add();
         }
     }
     Ok(flow.submit().await.map_err(refused)?.id)
 }
 
 /// Waits until a workflow or a batch is known to be over.
-async fn over(engine: &Backstop, id: WorkflowId) -> Result<(), Problem> {
+async fn over(engine: &Backstop, workflow: Option<WorkflowId>) -> Result<(), Problem> {
+    let Some(id) = workflow else { return Ok(()) };
     let deadline = Instant::now() + workload::PATIENCE;
     while Instant::now() < deadline {
         let view = engine.workflows().get(id).await?;

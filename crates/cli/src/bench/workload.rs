@@ -15,9 +15,12 @@ use crate::problem::Problem;
 
 pub(super) const BATCH: usize = 1_000;
 pub(super) const CONCURRENCY: usize = 3_000;
+/// How often the end of a measure in this process is looked for.
+pub(super) const LOOK: Duration = Duration::from_millis(1);
 /// How long a measure waits for something to move.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-const QUEUE: &str = "default";
+/// The queue of everything that is measured in a file of its own.
+pub(super) const QUEUE: &str = "default";
 
 /// A job with a payload of about 200 bytes that does nothing.
 #[derive(Serialize, Deserialize)]
@@ -75,12 +78,13 @@ pub(super) fn job(engine: &Backstop) -> Enqueue {
 }
 
 /// Stores `jobs` jobs in batches.
-pub(super) async fn fill(engine: &Backstop, jobs: usize) -> Result<(), Problem> {
+pub(super) async fn fill(engine: &Backstop, queue: &str, jobs: usize) -> Result<(), Problem> {
     let payload: Arc<str> = floor::payload().into();
     let mut left = jobs;
     while left > 0 {
         let count = left.min(BATCH);
-        let batch = (0..count).map(|_| engine.enqueue_raw(NoopJob::KIND, payload.clone())).collect();
+        let job = |_| engine.enqueue_raw(NoopJob::KIND, payload.clone()).queue(queue);
+        let batch = (0..count).map(job).collect();
         for answer in engine.submit_all(batch, true).await? {
             answer?;
         }
@@ -91,7 +95,17 @@ pub(super) async fn fill(engine: &Backstop, jobs: usize) -> Result<(), Problem> 
 
 /// Starts a worker that runs them.
 pub(super) async fn worker(engine: &Backstop, tally: RunCounter) -> Result<WorkerHandle, Problem> {
-    Ok(engine.worker(tally).register::<NoopJob>().queue(QUEUE, CONCURRENCY).start().await?)
+    slots(engine, QUEUE, CONCURRENCY, tally).await
+}
+
+/// Starts a worker that runs so many jobs of a queue at a time.
+pub(super) async fn slots(
+    engine: &Backstop,
+    queue: &str,
+    slots: usize,
+    tally: RunCounter,
+) -> Result<WorkerHandle, Problem> {
+    Ok(engine.worker(tally).register::<NoopJob>().queue(queue, slots).start().await?)
 }
 
 /// The error of a measure that waits for something that does not come.
@@ -101,18 +115,26 @@ pub(super) fn stalled() -> Problem {
         .hint("run it with -v to see why")
 }
 
-/// Waits until `jobs` jobs have durably succeeded.
-pub(super) async fn all_succeeded(engine: &Backstop, jobs: usize) -> Result<(), Problem> {
+/// Waits until `jobs` jobs of a queue have durably succeeded, looking every `pause`.
+pub(super) async fn all_succeeded(
+    engine: &Backstop,
+    queue: &str,
+    jobs: usize,
+    pause: Duration,
+) -> Result<(), Problem> {
     let jobs = u64::try_from(jobs).unwrap_or(u64::MAX);
-    let deadline = Instant::now() + PATIENCE;
+    let (mut before, mut moved) = (0, Instant::now());
     loop {
-        if Instant::now() > deadline {
-            return Err(stalled());
-        }
         let queues = engine.queues().list().await?;
-        if queues.iter().any(|queue| queue.name == QUEUE && queue.succeeded >= jobs) {
+        let succeeded = queues.iter().find(|listed| listed.name == queue).map_or(0, |queue| queue.succeeded);
+        if succeeded >= jobs {
             return Ok(());
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        if succeeded > before {
+            (before, moved) = (succeeded, Instant::now());
+        } else if moved.elapsed() > PATIENCE {
+            return Err(stalled());
+        }
+        tokio::time::sleep(pause).await;
     }
 }

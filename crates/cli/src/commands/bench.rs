@@ -2,13 +2,19 @@
 
 use std::path::PathBuf;
 
+use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::app::App;
-use crate::bench::{self, BenchFolder, BenchMeasure, BenchSizes};
+use crate::bench::{self, BenchFigure, BenchFolder, BenchMeasure, BenchServer, BenchSizes, WorkflowPlace};
 use crate::problem::{Exit, Problem};
+
+/// How many processes may run the jobs of a measure.
+fn processes() -> RangedI64ValueParser<u16> {
+    RangedI64ValueParser::new().range(1..=64)
+}
 
 /// Options of `bench`.
 #[derive(Debug, Args)]
@@ -22,6 +28,18 @@ pub(crate) struct BenchOptions {
     /// Where the files are written [default: the system's directory for temporary files].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Measure workflows in a database on a server, by its URL. What is submitted stays there: give it one of its own.
+    #[arg(long, value_name = "URL", conflicts_with = "dir")]
+    on: Option<String>,
+    /// With `--on`: how many processes run the jobs.
+    #[arg(long, value_name = "N", value_parser = processes(), default_value_t = 1, requires = "on")]
+    processes: u16,
+    /// Run the jobs of one queue until the input ends; `bench` starts itself so.
+    #[arg(long, hide = true, requires = "child_slots")]
+    child_queue: Option<String>,
+    /// With how many slots.
+    #[arg(long, hide = true)]
+    child_slots: Option<usize>,
     /// Measure one backlog in this process; `bench` starts itself so.
     #[arg(long, hide = true, requires = "dir")]
     child_backlog: Option<usize>,
@@ -32,18 +50,58 @@ pub(crate) async fn run(args: BenchOptions, app: &App) -> Result<Exit, Problem> 
         app.out.document(&bench::child(path, backlog).await?)?;
         return Ok(Exit::Done);
     }
+    if let (Some(queue), Some(slots)) = (&args.child_queue, args.child_slots) {
+        bench::work(queue, slots).await?;
+        return Ok(Exit::Done);
+    }
     if backstop::is_isolated_child() {
         bench::serve().await?;
         return Ok(Exit::Done);
     }
     app.no_server()?;
-    let sizes = BenchSizes::new(args.quick);
-    let place = BenchFolder::new(args.dir.as_deref())?;
-    let chosen = |measure: &&BenchMeasure| args.only.is_empty() || args.only.contains(measure);
-    let measures: Vec<BenchMeasure> = BenchMeasure::value_variants().iter().filter(chosen).copied().collect();
     if cfg!(debug_assertions) {
         app.out.warn("this program was built without optimization: its figures mean little");
     }
+    let sizes = BenchSizes::new(args.quick);
+    let measured = match &args.on {
+        Some(url) => on_server(&args, url, &sizes, app).await?,
+        None => in_files(&args, &sizes, app).await?,
+    };
+    if app.out.json {
+        app.out.document(&json!({ "quick": args.quick, "items": measured }))?;
+    } else {
+        app.out.page(&bench::table(&app.out, &measured))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Workflows in a database on a server.
+async fn on_server(
+    args: &BenchOptions,
+    url: &str,
+    sizes: &BenchSizes,
+    app: &App,
+) -> Result<Vec<BenchFigure>, Problem> {
+    if args.only.iter().any(|measure| *measure != BenchMeasure::Workflows) {
+        let problem = Problem::usage("bench_on", "`--on` measures workflows and nothing else");
+        return Err(
+            problem.hint("leave `--only` out; `cargo xtask bench compare` measures the rest on servers")
+        );
+    }
+    let server = BenchServer::new(url.to_owned(), args.processes);
+    app.out.note(&format!("{server}, medians of {} runs", sizes.rounds));
+    let bar = bar(app, 1);
+    let step = |step: &str| bar.set_message(step.to_owned());
+    let measured = bench::measure_workflows(sizes, WorkflowPlace::Server(&server), &step).await?;
+    bar.finish_and_clear();
+    Ok(measured)
+}
+
+/// The measures in files of their own.
+async fn in_files(args: &BenchOptions, sizes: &BenchSizes, app: &App) -> Result<Vec<BenchFigure>, Problem> {
+    let place = BenchFolder::new(args.dir.as_deref())?;
+    let chosen = |measure: &&BenchMeasure| args.only.is_empty() || args.only.contains(measure);
+    let measures: Vec<BenchMeasure> = BenchMeasure::value_variants().iter().filter(chosen).copied().collect();
     app.out.note(&format!(
         "files in {}, synchronous=FULL, medians of {} runs",
         place.path().display(),
@@ -52,16 +110,11 @@ pub(crate) async fn run(args: BenchOptions, app: &App) -> Result<Exit, Problem> 
     let bar = bar(app, measures.len());
     let mut measured = Vec::new();
     for measure in measures {
-        measured.extend(measure.take(&sizes, &place, &|step| bar.set_message(step.to_owned())).await?);
+        measured.extend(measure.take(sizes, &place, &|step| bar.set_message(step.to_owned())).await?);
         bar.inc(1);
     }
     bar.finish_and_clear();
-    if app.out.json {
-        app.out.document(&json!({ "quick": args.quick, "items": measured }))?;
-    } else {
-        app.out.page(&bench::table(&app.out, &measured))?;
-    }
-    Ok(Exit::Done)
+    Ok(measured)
 }
 
 fn bar(app: &App, measures: usize) -> ProgressBar {

@@ -59,3 +59,15 @@ fn a_backlog_is_drained_in_a_process_of_its_own() {
     }
     program.run(&["bench", "--only", "nothing"]).exits(2);
 }
+
+#[test]
+fn a_server_is_for_workflows_alone() {
+    let program = Program::new();
+    let url = "postgres://nobody:secret@127.0.0.1:1/none";
+    let refused = program.run(&["bench", "--on", url, "--only", "drain"]).exits(2);
+    let refused = refused.tells(&["`--on` measures workflows and nothing else"]);
+    assert!(!refused.stderr.contains("secret"), "{}", refused.stderr);
+    program.run(&["bench", "--processes", "4"]).exits(2).tells(&["--on"]);
+    program.run(&["bench", "--on", url, "--processes", "0"]).exits(2);
+    program.run(&["bench", "--on", url, "--dir", "."]).exits(2);
+}
