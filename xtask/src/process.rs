@@ -105,8 +105,8 @@ impl CommandLine {
         let cargo = std::env::var("CARGO").ok().filter(|_| self.program == "cargo");
         let mut command = Command::new(cargo.as_deref().unwrap_or(&self.program));
         command.args(&self.arguments).current_dir(repository_root()).stdin(Stdio::null());
-        // What `cargo run` says of this package would have build scripts run again that look at it, and all that stands on
-        // them built again: here, and once more by whoever calls Cargo by hand.
+        // What `cargo run` says of this package would have build scripts run again that look at it, and all that stands
+        // on them built again: here, and once more by whoever calls Cargo by hand.
         let is_ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for name in names.filter(|name| is_ours(name)) {
