@@ -35,8 +35,10 @@ pub(super) async fn run(parts: &EngineParts, state: &MaintenanceState, heartbeat
         }
         let answer = advance_all(parts, scope, Some(heartbeat)).await;
         state.heed(answer, heartbeat);
+        let now = Instant::now();
+        let again = parts.workflows.look_again(now).map_or(now + PAUSE, |again| again.min(now + PAUSE));
         tokio::select! {
-            () = state.pause(Instant::now() + PAUSE, &mut changes) => {}
+            () = state.pause(again, &mut changes) => {}
             () = ended => {}
         }
     }

@@ -14,6 +14,7 @@ use backstop_core::job::{NewJob, Operation};
 use backstop_core::workflow::{EndNote, JobEnd, NodeEnd, WorkflowStatus};
 use backstop_core::{JobId, Refusal, Timestamp, WorkflowId};
 use backstop_store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect};
+use tokio::time::Instant;
 
 use super::callback::callback_job;
 use super::inputs::{FoundResults, InputProblem, results};
@@ -109,7 +110,8 @@ pub(crate) async fn advance_all(
     scope: NoteScope,
     heartbeat: Option<&LoopHeartbeat>,
 ) -> Result<(), StoreError> {
-    if scope == NoteScope::OwnRuns && parts.workflows.is_untouched() {
+    let now = Instant::now();
+    if scope == NoteScope::OwnRuns && parts.workflows.has_none(now) {
         return Ok(());
     }
     let mut range = DocumentRange::first(Drawer::WorkflowEnds, PAGE);
@@ -119,7 +121,7 @@ pub(crate) async fn advance_all(
         let mut ends: BTreeMap<WorkflowId, Vec<TakenNotes>> = BTreeMap::new();
         for Document { key, revision, body } in page.items {
             let Some(id) = key.split('/').next().and_then(|id| id.parse().ok()) else { continue };
-            if scope == NoteScope::All || parts.workflows.has_touched(id) {
+            if scope == NoteScope::All || parts.workflows.is_ours(id, now) {
                 let notes = EndNote::read(&body).unwrap_or_default();
                 ends.entry(id).or_default().push(TakenNotes { key, revision, notes });
             }
@@ -242,17 +244,20 @@ async fn write(parts: &EngineParts, mut pieces: Vec<Piece>) -> Result<(), StoreE
     while !pieces.is_empty() {
         let refused = match write_together(parts, &pieces).await {
             Ok(Amended::Done { now, .. }) => {
-                pieces.into_iter().for_each(|piece| piece.news.tell(parts, now));
+                for piece in pieces {
+                    parts.workflows.take(piece.id);
+                    piece.news.tell(parts, now);
+                }
                 return Ok(());
             }
             Ok(Amended::Conflict { key, .. }) => {
                 // The key of a workflow, or of a note, which begins with it.
-                let (id, all) = (key.split('/').next().unwrap_or_default(), pieces.len());
-                pieces.retain(|piece| piece.id.to_string() != id);
-                if pieces.len() == all {
+                let id = key.split('/').next().unwrap_or_default();
+                let Some(place) = pieces.iter().position(|piece| piece.id.to_string() == id) else {
                     tracing::error!(key, "what follows in workflows met a document that is none of them");
                     return Ok(());
-                }
+                };
+                parts.workflows.leave(pieces.remove(place).id, Instant::now());
                 continue;
             }
             Ok(Amended::Refused { index, refusal }) => {
