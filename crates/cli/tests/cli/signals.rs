@@ -76,6 +76,6 @@ fn what_no_signal_can_bring_is_refused_in_words() {
         .run(&["signal", "send", "approved", "--payload", "yes"])
         .exits(2)
         .tells(&["the payload is not valid JSON", "quote texts twice"]);
-    program.run(&["signal", "send", ""]).exits(2).tells(&["signal"]);
+    program.run(&["signal", "send", ""]).exits(3).tells(&["signal is invalid: it is empty"]);
     program.run(&["signal", "list"]).exits(0).says(&["no job waits for a signal, and none is kept"]);
 }
