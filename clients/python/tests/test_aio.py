@@ -32,6 +32,8 @@ class Async(unittest.IsolatedAsyncioTestCase):
         return await self.client.wait(job, PATIENCE)
 
     def worker(self, **options: Any) -> AsyncWorker:
+        # A name of its own: one worker with all that fails on purpose here would be paused (H8).
+        options.setdefault("name", self.queue)
         return AsyncWorker(self.client, [self.queue], **options)
 
     async def work(self, worker: AsyncWorker) -> None:

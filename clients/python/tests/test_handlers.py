@@ -24,6 +24,8 @@ class InProcess(Case):
         self.addCleanup(worker.stop)
 
     def worker(self, **options: Any) -> Worker:
+        # A name of its own: one worker with all that fails on purpose here would be paused (H8).
+        options.setdefault("name", self.queue)
         return Worker(self.client, [self.queue], grace=5, **options)
 
 
