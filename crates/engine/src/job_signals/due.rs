@@ -102,7 +102,7 @@ async fn look_at_waits(
         other => return other,
     }
     if let [(_, wait, _)] = &waits[..] {
-        tracing::error!(job = %wait.job, "the time of a wait for a signal is up, and the store refuses to write it");
+        tracing::error!(job = %wait.job, "a wait for a signal is due, and the store refuses to write what follows");
         return Ok(());
     }
     let second = waits.split_off(waits.len() / 2);
