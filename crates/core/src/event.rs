@@ -48,12 +48,32 @@ impl Event {
         }
     }
 
+    /// The queue that it is about; none for what concerns a workflow, a dependency or a worker.
+    #[must_use]
+    pub fn queue(&self) -> Option<&str> {
+        match (&self.job, &self.what) {
+            (Some(job), _) => Some(&job.queue),
+            (None, EventKind::WaitingForCode { queue, .. }) => Some(queue),
+            (None, _) => None,
+        }
+    }
+
+    /// The kind of job that it is about; none for what concerns a workflow, a dependency or a worker.
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        match (&self.job, &self.what) {
+            (Some(job), _) => Some(&job.kind),
+            (None, EventKind::WaitingForCode { kind, .. }) => Some(kind),
+            (None, _) => None,
+        }
+    }
+
     /// Whose event it is, as it is shown: that of the job, the queue, the incident or the workflow it is about (E13).
     #[must_use]
     pub fn tenant(&self) -> &str {
         match (&self.job, &self.what) {
             (Some(job), _) => job.tenant(),
-            (None, EventKind::WaitDetailCode { queue, .. }) => tenant::shown(queue),
+            (None, EventKind::WaitingForCode { queue, .. }) => tenant::shown(queue),
             (None, EventKind::IncidentOpened { kind, .. } | EventKind::IncidentRegressed { kind, .. }) => {
                 tenant::shown(kind)
             }
@@ -225,7 +245,7 @@ pub enum EventKind {
         data: Value,
     },
     /// Jobs wait because no live worker of their queue knows their kind (H10).
-    WaitDetailCode {
+    WaitingForCode {
         /// The kind.
         kind: String,
         /// The queue.
@@ -387,7 +407,7 @@ impl EventKind {
             Self::CallbackFailed { .. } => "callback_failed",
             Self::HookFailed { .. } => "hook_failed",
             Self::Published { .. } => "published",
-            Self::WaitDetailCode { .. } => "waiting_for_code",
+            Self::WaitingForCode { .. } => "waiting_for_code",
             Self::Circuit { .. } => "circuit",
             Self::WorkerHealth { .. } => "worker_health",
             Self::FirePassed { .. } => "fire_passed",
@@ -524,5 +544,26 @@ mod tests {
             .filter_map(|line| line.trim().strip_prefix("Self::")?.split_once("=> \"")?.1.strip_suffix("\","))
             .collect();
         assert_eq!(named, EventKind::NAMES);
+    }
+
+    #[test]
+    fn an_event_has_the_same_name_in_its_json() {
+        // V1: serde makes that one from the variant.
+        for line in include_str!("event.rs").lines() {
+            let Some((variant, name)) =
+                line.trim().strip_prefix("Self::").and_then(|line| line.split_once("=> \""))
+            else {
+                continue;
+            };
+            let variant = variant.split([' ', '{', '(']).next().unwrap_or_default();
+            let mut snake = String::new();
+            for letter in variant.chars() {
+                if letter.is_uppercase() && !snake.is_empty() {
+                    snake.push('_');
+                }
+                snake.extend(letter.to_lowercase());
+            }
+            assert_eq!(name.strip_suffix("\","), Some(&*snake), "{line}");
+        }
     }
 }

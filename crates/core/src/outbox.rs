@@ -7,6 +7,7 @@
 
 mod key;
 mod message;
+mod scope;
 mod sink;
 
 #[cfg(test)]
@@ -14,7 +15,8 @@ mod tests;
 
 pub use key::{OutboxClock, OutboxKey};
 pub use message::{HandedOff, MessageBody, OutboxMessage, ResultStatus};
-pub use sink::{MOST_SINKS, Sink, SinkError, SinkTopic, Sinks};
+pub use scope::EventScope;
+pub use sink::{MOST_SINKS, STREAM_SINK, Sink, SinkError, SinkSort, SinkTopic, Sinks, WEBHOOK_SINKS};
 
 use std::sync::Arc;
 
@@ -80,6 +82,9 @@ impl Sinks {
     /// The documents that one commit leaves: for each sink what it takes of `messages` and of the events of jobs.
     /// Messages of one commit are one document of a sink, as long as it does not get large.
     ///
+    /// Events of a commit that are about no job are left out: whoever hears of them after it writes them, as
+    /// [`Sinks::documents_of`] says. Stores on servers know only then whether a failure is like no other before it.
+    ///
     /// It must be called while what the commit changes is locked: the order of the keys of one job is then the order
     /// of its commits.
     #[must_use]
@@ -89,62 +94,123 @@ impl Sinks {
         events: &[Event],
         now: Timestamp,
     ) -> Vec<OutboxDocument> {
-        let told = self.takes_any(SinkTopic::Events) && events.iter().any(|event| event.job.is_some());
-        if messages.is_empty() && !told {
+        let of_jobs = events.iter().filter(|event| event.job.is_some());
+        self.made(messages, of_jobs.map(|event| (None, event)), now)
+    }
+
+    /// When something happens now that no commit writes: its place among all that this process writes.
+    #[must_use]
+    pub fn stamp(&self, now: Timestamp) -> i64 {
+        self.stamps().next(now)
+    }
+
+    /// The documents of events that no commit has written, whatever they are about, each with its [stamp](Sinks::stamp)
+    /// in their order. A document has the stamp of its last event: it is behind all that came before one of them.
+    #[must_use]
+    pub fn documents_of(&self, events: &[(i64, Event)]) -> Vec<OutboxDocument> {
+        self.made(&[], events.iter().map(|(stamp, event)| (Some(*stamp), event)), Timestamp::MIN)
+    }
+
+    fn made<'e>(
+        &self,
+        messages: &[OutboxMessage],
+        events: impl Iterator<Item = (Option<i64>, &'e Event)>,
+        now: Timestamp,
+    ) -> Vec<OutboxDocument> {
+        // Asked before anything is made of an event: most sinks want few of them.
+        let told: Vec<_> = events.filter(|(_, event)| self.take_event(event)).collect();
+        if messages.is_empty() && told.is_empty() {
             return Vec::new();
         }
-        let stamp = || self.stamps().next(now);
-        let commit = stamp();
-        let mut all: Vec<OutboxMessage> = Vec::new();
-        if told {
-            let of_jobs = events.iter().enumerate();
-            all.extend(of_jobs.filter_map(|(position, event)| {
-                let job = event.job.as_ref()?;
-                let taken = self.take(SinkTopic::Events, &job.kind);
-                taken.then(|| OutboxMessage::event(event, job, commit, position))
-            }));
+        let mut commit = None;
+        let mut all = Vec::with_capacity(told.len() + messages.len());
+        for (position, (stamp, event)) in told.into_iter().enumerate() {
+            let of_commit = || self.stamp(now);
+            let at = stamp.unwrap_or_else(|| *commit.get_or_insert_with(of_commit));
+            let message = OutboxMessage::event(event, self.node(), at, position);
+            all.push(MadeMessage { stamp, ..MadeMessage::new(message, Some(event)) });
         }
-        all.extend(messages.iter().cloned());
+        all.extend(messages.iter().map(|message| MadeMessage::new(message.clone(), None)));
+        let stamp = |chunk: &[&MadeMessage<'_>]| {
+            let told = chunk.last().and_then(|last| last.stamp);
+            told.unwrap_or_else(|| self.stamp(now))
+        };
         self.iter().flat_map(|sink| sink.documents(&all, &stamp)).collect()
     }
 }
 
+/// A message of a commit: written once, whoever takes it.
+struct MadeMessage<'a> {
+    message: OutboxMessage,
+    /// The event that it tells of.
+    event: Option<&'a Event>,
+    /// The stamp that the event got when it was told; those of a commit have none of their own.
+    stamp: Option<i64>,
+    /// The message as JSON.
+    text: String,
+}
+
+impl<'a> MadeMessage<'a> {
+    fn new(message: OutboxMessage, event: Option<&'a Event>) -> Self {
+        // Text and numbers have no way to fail.
+        let text = serde_json::to_string(&message).unwrap_or_default();
+        Self { message, event, stamp: None, text }
+    }
+}
+
 impl Sink {
+    fn takes_made(&self, made: &MadeMessage<'_>) -> bool {
+        match made.event {
+            Some(event) => self.takes_event(event),
+            None => self.takes_message(&made.message),
+        }
+    }
+
     /// Each document has a stamp of its own: a job may have messages in several, and they stay in order.
-    fn documents(&self, all: &[OutboxMessage], stamp: &dyn Fn() -> i64) -> Vec<OutboxDocument> {
-        let mine = || all.iter().filter(|message| self.takes_message(message));
+    fn documents(
+        &self,
+        all: &[MadeMessage<'_>],
+        stamp: &dyn Fn(&[&MadeMessage<'_>]) -> i64,
+    ) -> Vec<OutboxDocument> {
+        let mine = || all.iter().filter(|made| self.takes_made(made));
         if self.full {
-            let refused = mine().count();
-            return mine().next().map(|first| self.refused(first, refused, stamp())).into_iter().collect();
+            let refused: Vec<_> = mine().collect();
+            return self.refused(&refused, stamp).into_iter().collect();
         }
         let (mut documents, mut chunk, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for message in mine() {
-            // Text and numbers have no way to fail.
-            let text = serde_json::to_string(message).unwrap_or_default();
-            if chunk.len() >= MOST_TOGETHER || (bytes > 0 && bytes + text.len() > MOST_BYTES_TOGETHER) {
-                documents.extend(self.waiting(&std::mem::take(&mut chunk), stamp()));
+        for made in mine() {
+            if chunk.len() >= MOST_TOGETHER || (bytes > 0 && bytes + made.text.len() > MOST_BYTES_TOGETHER) {
+                documents.extend(self.waiting(&std::mem::take(&mut chunk), stamp));
                 bytes = 0;
             }
-            bytes += text.len();
-            chunk.push((message, text));
+            bytes += made.text.len();
+            chunk.push(made);
         }
-        if !chunk.is_empty() {
-            documents.extend(self.waiting(&chunk, stamp()));
-        }
+        documents.extend(self.waiting(&chunk, stamp));
         documents
     }
 
-    fn waiting(&self, chunk: &[(&OutboxMessage, String)], stamp: i64) -> Option<OutboxDocument> {
-        let first = chunk.first()?.0;
-        let texts: Vec<&str> = chunk.iter().map(|(_, text)| text.as_str()).collect();
+    fn waiting(
+        &self,
+        chunk: &[&MadeMessage<'_>],
+        stamp: &dyn Fn(&[&MadeMessage<'_>]) -> i64,
+    ) -> Option<OutboxDocument> {
+        let first = &chunk.first()?.message;
+        let texts: Vec<&str> = chunk.iter().map(|made| made.text.as_str()).collect();
         // What `OutboxBatch` reads, of parts that are JSON already.
         let body = format!("{{\"messages\":[{}]}}", texts.join(","));
-        let key = OutboxKey { sink: self.name.clone(), stamp, messages: chunk.len(), bytes: body.len() };
+        let (messages, bytes) = (chunk.len(), body.len());
+        let key = OutboxKey { sink: self.name.clone(), stamp: stamp(chunk), messages, bytes };
         Some(OutboxDocument { place: OutboxPlace::Waiting, key: key.text(&first.id), body: body.into() })
     }
 
-    fn refused(&self, first: &OutboxMessage, messages: usize, stamp: i64) -> OutboxDocument {
-        let key = OutboxKey { sink: self.name.clone(), stamp, messages, bytes: 0 };
-        OutboxDocument { place: OutboxPlace::Refused, key: key.text(&first.id), body: Arc::from("1") }
+    fn refused(
+        &self,
+        all: &[&MadeMessage<'_>],
+        stamp: &dyn Fn(&[&MadeMessage<'_>]) -> i64,
+    ) -> Option<OutboxDocument> {
+        let first = &all.first()?.message;
+        let key = OutboxKey { sink: self.name.clone(), stamp: stamp(all), messages: all.len(), bytes: 0 };
+        Some(OutboxDocument { place: OutboxPlace::Refused, key: key.text(&first.id), body: Arc::from("1") })
     }
 }

@@ -1,4 +1,10 @@
 //! Events to subscribers in this process: after the commit, in order, never holding up a job (V1, V2).
+//!
+//! Streams are told what every process does, from a log in the store: see [`kept`], [`relay`] and [`log`].
+
+pub(crate) mod kept;
+pub(crate) mod log;
+pub(crate) mod relay;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,8 +12,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::TerminalReason;
 use backstop_core::outbox::{Sink, Sinks};
-use backstop_store::Observer;
+use backstop_store::{Observer, Store};
 use tokio::sync::{broadcast, watch};
+
+use crate::sinks::gathered::PendingEvents;
 
 /// Events that a slow subscriber may lag behind before it loses the oldest.
 const BACKLOG: usize = 16_384;
@@ -23,6 +31,8 @@ pub(crate) struct EventChannel {
     node: Arc<str>,
     /// Who takes messages, as this process last read it (B2).
     sinks: RwLock<Sinks>,
+    /// What sinks are told that no commit writes.
+    gathered: Arc<PendingEvents>,
 }
 
 impl EventChannel {
@@ -32,9 +42,24 @@ impl EventChannel {
             arrivals: watch::Sender::new(0),
             count: AtomicU64::new(0),
             alerts,
+            sinks: RwLock::new(Sinks::default().at_node(node.clone())),
             node,
-            sinks: RwLock::default(),
+            gathered: Arc::default(),
         })
+    }
+
+    /// Where events that no commit makes are written for sinks.
+    pub(crate) fn keep_in(&self, store: &Arc<dyn Store>) {
+        self.gathered.keep_in(store);
+    }
+
+    pub(crate) const fn gathered(&self) -> &Arc<PendingEvents> {
+        &self.gathered
+    }
+
+    /// True when somebody here or a sink wants events of this name.
+    pub(crate) fn is_wanted(&self, name: &str) -> bool {
+        self.events.receiver_count() > 0 || self.sinks().take_events_named(name)
     }
 
     pub(crate) fn subscribe(&self) -> Events {
@@ -53,7 +78,20 @@ impl EventChannel {
         self.arrivals.subscribe()
     }
 
-    pub(crate) fn publish(&self, mut event: Event) {
+    /// Tells everybody of something that no commit has written: those here, and sinks.
+    pub(crate) fn publish(&self, event: Event) {
+        let sinks = self.sinks();
+        if sinks.take_event(&event) {
+            self.gathered.add(event.clone(), sinks);
+        }
+        self.tell_here(event);
+    }
+
+    /// Tells those here. Sinks have it from its commit.
+    pub(crate) fn tell_here(&self, mut event: Event) {
+        if self.events.receiver_count() == 0 {
+            return;
+        }
         event.node = Some(self.node.clone());
         // Nobody listening is fine.
         let _ = self.events.send(Arc::new(event));
@@ -72,7 +110,12 @@ fn note_expired(event: &Event) {
 
 impl Observer for EventChannel {
     fn wants_events(&self) -> bool {
-        self.events.receiver_count() > 0
+        if self.events.receiver_count() > 0 {
+            return true;
+        }
+        // What of a commit is about no job, sinks are told from here.
+        let sinks = self.sinks();
+        ["incident_opened", "incident_regressed"].iter().any(|name| sinks.take_events_named(name))
     }
 
     fn wants_alerts(&self) -> bool {
@@ -85,7 +128,10 @@ impl Observer for EventChannel {
 
     fn committed(&self, events: Vec<Event>) {
         events.iter().for_each(note_expired);
-        events.into_iter().for_each(|event| self.publish(event));
+        for event in events {
+            // The commit has written those of jobs for the sinks.
+            if event.job.is_some() { self.tell_here(event) } else { self.publish(event) }
+        }
     }
 
     fn work_arrived(&self) {

@@ -11,7 +11,7 @@ use backstop_core::job::{NewJob, Operated, Operation};
 use backstop_core::workflow::MOST_NODES;
 use backstop_core::{JobId, Limits, Refusal, Timestamp};
 
-use crate::{Error, Term};
+use crate::{Error, Submitted, Term};
 
 /// Where documents of one sort are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,13 +103,16 @@ pub enum Drawer {
     Outbox,
     /// How many messages were refused because their sink was full, by the same keys, until somebody has counted them.
     OutboxRefused,
+    /// The event log (V2): events of all processes in one order, for streams, how far it is, and whether anybody
+    /// listens.
+    EventLog,
     /// Bridges (B1, B2): what the processes that run them tell, what people ask of them, and what they have done.
     Bridges,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -151,6 +154,7 @@ impl Drawer {
         Self::Sinks,
         Self::Outbox,
         Self::OutboxRefused,
+        Self::EventLog,
         Self::Bridges,
     ];
 
@@ -217,6 +221,7 @@ impl Drawer {
             Self::Sinks => "sink",
             Self::Outbox => "outbox",
             Self::OutboxRefused => "outbox_refused",
+            Self::EventLog => "event_log",
             Self::Bridges => "bridge",
         }
     }
@@ -399,6 +404,8 @@ pub enum Amended {
         now: Timestamp,
         /// One answer per operation, in order; a refused one changed nothing and held up nothing.
         operated: Vec<Result<Operated, Refusal>>,
+        /// One answer per job, in order.
+        submitted: Vec<Submitted>,
     },
     /// A document is not as expected: nothing was written.
     Conflict {

@@ -28,7 +28,7 @@ fn fits(value: &Value, levels: usize) -> bool {
 }
 
 /// Stored text as a value, or as text when that cannot be.
-pub(super) fn value_or_text(text: &str) -> Value {
+pub(crate) fn value_or_text(text: &str) -> Value {
     followed(text).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 

@@ -1,17 +1,19 @@
 //! One message, and which transition makes it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{SinkTopic, Sinks};
+use crate::digest;
 use crate::envelope::envelope;
 use crate::event::Event;
 use crate::failure::TerminalReason;
 use crate::handoff::{HandOffScope, KeySource};
 use crate::id::JobId;
-use crate::job::{Ending, FailureRecord, Header, Record, State, StoredJob};
+use crate::job::{Ending, FailureRecord, Header, Record, State, StoredJob, value_or_text};
 use crate::reject::{Reject, RejectBatch};
 use crate::tenant;
 use crate::time::Timestamp;
@@ -115,13 +117,16 @@ pub struct OutboxMessage {
     /// What receivers tell a repeated message by: the same in every publication.
     #[serde(rename = "message_id")]
     pub id: String,
-    /// The job.
-    #[serde(rename = "id")]
-    pub job: JobId,
-    /// Its kind.
+    /// The job; none for an event that is about no job.
+    #[serde(default, rename = "id", skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// Its kind; empty for an event that is about none.
     pub kind: Arc<str>,
-    /// Its queue.
+    /// Its queue; empty for an event that is about none.
     pub queue: Arc<str>,
+    /// The queues of its jobs, for an event about a workflow: whoever may not see one of them is not told (E13).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub queues: BTreeSet<Arc<str>>,
     /// Whose it is.
     pub tenant: String,
     /// Its business key.
@@ -153,7 +158,7 @@ impl OutboxMessage {
     /// The result of a job whose run has just ended; none unless that was its end and somebody takes it.
     #[must_use]
     pub fn result(sinks: &Sinks, ending: &Ending, record: &Record, now: Timestamp) -> Option<Self> {
-        let result = ending.result.as_deref().map(value_of);
+        let result = ending.result.as_deref().map(value_or_text);
         Self::result_with(sinks, &ending.job, record, (result, ending.failure.as_ref()), now)
     }
 
@@ -213,7 +218,7 @@ impl OutboxMessage {
         if record.state != State::Succeeded || !sinks.hand_off(&spec.kind, &spec.queue) {
             return None;
         }
-        let result = ending.result.as_deref().map(value_of);
+        let result = ending.result.as_deref().map(value_or_text);
         // What is sealed tells nothing here: the payload is taken along in case.
         let enough = |take: &HandOffScope| KeySource::result_is_enough(result.as_ref(), &take.key);
         let payload = !sinks.hand_offs(&spec.kind, &spec.queue).all(enough);
@@ -223,7 +228,7 @@ impl OutboxMessage {
         };
         let body = MessageBody::HandOff(Box::new(HandedOff {
             incoming,
-            payload: payload.then(|| value_of(&spec.payload)),
+            payload: payload.then(|| value_or_text(&spec.payload)),
             callback_of: spec.callback_of.filter(|_| payload),
             trace_parent: spec.trace().cloned(),
             result,
@@ -237,9 +242,10 @@ impl OutboxMessage {
         let taken = sinks.take(SinkTopic::Rejects, &batch.kind);
         batch.rejects.iter().filter(move |_| taken).map(move |reject| Self {
             id: format!("{job}:{generation}:{run}:reject:{:016x}", reject.identity()),
-            job: *job,
+            job: Some(*job),
             kind: batch.kind.clone(),
             queue: batch.queue.clone(),
+            queues: BTreeSet::new(),
             tenant: tenant::shown(&batch.queue).to_owned(),
             business_key: None,
             correlation_id: None,
@@ -248,20 +254,43 @@ impl OutboxMessage {
         })
     }
 
-    /// Something that happened to a job, in the commit with this stamp.
-    pub(super) fn event(event: &Event, job: &Header, stamp: i64, position: usize) -> Self {
-        let id = format!("{}:{stamp}:{position}:event", job.id);
+    /// Something that happened at this node, in the commit with this stamp.
+    pub(super) fn event(event: &Event, node: Option<&Arc<str>>, stamp: i64, position: usize) -> Self {
         // What an event says has no way to fail.
-        let data = serde_json::to_value(event).unwrap_or_default();
-        Self::about(job, id, event.at, MessageBody::Event { data })
+        let mut data = serde_json::to_value(event).unwrap_or_default();
+        if let (None, Some(node), Some(fields)) = (&event.node, node, data.as_object_mut()) {
+            fields.insert("node".to_owned(), Value::from(&**node));
+        }
+        let id = match &event.job {
+            Some(job) => format!("{}:{stamp}:{position}:event", job.id),
+            // Another process may have the same stamp.
+            None => format!("{}:{stamp}:{position}:event", digest::short(&data.to_string())),
+        };
+        let body = MessageBody::Event { data };
+        match &event.job {
+            Some(job) => Self::about(job, id, event.at, body),
+            None => Self {
+                id,
+                job: None,
+                kind: event.kind().unwrap_or_default().into(),
+                queue: event.queue().unwrap_or_default().into(),
+                queues: event.workflow().map_or_else(BTreeSet::new, |workflow| (*workflow.queues).clone()),
+                tenant: event.tenant().to_owned(),
+                business_key: None,
+                correlation_id: None,
+                at: event.at,
+                body,
+            },
+        }
     }
 
     fn about(job: &Header, id: String, at: Timestamp, body: MessageBody) -> Self {
         Self {
             id,
-            job: job.id,
+            job: Some(job.id),
             kind: job.kind.clone(),
             queue: job.queue.clone(),
+            queues: BTreeSet::new(),
             tenant: job.tenant().to_owned(),
             business_key: job.business_key.clone(),
             correlation_id: job.correlation_id.clone(),
@@ -274,9 +303,4 @@ impl OutboxMessage {
 /// One end of a job: it can die again after it was driven again, with or without another run.
 fn dedupe(job: JobId, record: &Record, what: &str) -> String {
     format!("{job}:{}:{}:{what}", record.redrives, record.runs)
-}
-
-/// JSON text as it was stored; text that is none stays text.
-fn value_of(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }

@@ -5,11 +5,46 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{OutboxClock, OutboxMessage};
+use super::{EventScope, OutboxClock, OutboxMessage};
+use crate::event::Event;
 use crate::handoff::{HandOffScope, NAME_CHARS, is_name, of_sink, sink_name};
 
-/// Sinks of one store at most: each transition asks all of them.
+/// Sinks of one [sort](SinkSort) in one store at most: each transition asks all of them.
 pub const MOST_SINKS: usize = 100;
+
+/// What the names of the sinks of webhooks begin with. No other sink can be called like this.
+pub const WEBHOOK_SINKS: &str = "webhook:";
+
+/// The sink in which the outbox keeps what all streams of events together are told. No other one can be called so.
+pub const STREAM_SINK: &str = "stream:events";
+
+/// Whose a sink is: each sort has a bound of its own, so that many of one leave room for the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SinkSort {
+    /// A bridge, a hand-off or an application.
+    Named,
+    /// A webhook.
+    Webhook,
+    /// The streams of all processes together.
+    Streams,
+}
+
+impl SinkSort {
+    /// How many sinks of this sort a store may have.
+    #[must_use]
+    pub const fn most(self) -> usize {
+        match self {
+            Self::Named | Self::Webhook => MOST_SINKS,
+            Self::Streams => 1,
+        }
+    }
+
+    /// How many sinks of all sorts a store may have.
+    #[must_use]
+    pub const fn most_of_all() -> usize {
+        Self::Named.most() + Self::Webhook.most() + Self::Streams.most()
+    }
+}
 
 /// What a sink can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -91,6 +126,9 @@ pub struct Sink {
     /// Whose jobs it takes, when it is the sink of a hand-off (B7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_off: Option<HandOffScope>,
+    /// Which events it takes, when it does not take all of those of its kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<EventScope>,
     /// True while too much waits for it: what comes is counted as refused, and what waits is kept.
     #[serde(skip)]
     pub full: bool,
@@ -100,13 +138,42 @@ impl Sink {
     /// A sink that takes this of all kinds.
     pub fn new(name: impl Into<Arc<str>>, of: impl IntoIterator<Item = SinkTopic>) -> Self {
         let of = of.into_iter().collect();
-        Self { name: name.into(), of, kinds: BTreeSet::new(), hand_off: None, full: false }
+        Self { name: name.into(), of, kinds: BTreeSet::new(), hand_off: None, events: None, full: false }
     }
 
     /// The sink of the hand-off of this name (B7).
     #[must_use]
     pub fn of_hand_off(name: &str, take: HandOffScope) -> Self {
         Self { hand_off: Some(take), ..Self::new(sink_name(name), [SinkTopic::HandOffs]) }
+    }
+
+    /// The sink of the webhook with this id (V2).
+    #[must_use]
+    pub fn of_webhook(id: &str, events: EventScope) -> Self {
+        let name = format!("{WEBHOOK_SINKS}{id}");
+        Self { events: Some(events), ..Self::new(name, [SinkTopic::Events]) }
+    }
+
+    /// The sink of all streams of events together: it takes every event (V2).
+    #[must_use]
+    pub fn of_streams() -> Self {
+        Self::new(STREAM_SINK, [SinkTopic::Events])
+    }
+
+    /// The id of the webhook whose sink it is; none when it is another's.
+    #[must_use]
+    pub fn webhook(&self) -> Option<&str> {
+        self.name.strip_prefix(WEBHOOK_SINKS)
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn sort(&self) -> SinkSort {
+        match &*self.name {
+            STREAM_SINK => SinkSort::Streams,
+            _ if self.webhook().is_some() => SinkSort::Webhook,
+            _ => SinkSort::Named,
+        }
     }
 
     /// Takes jobs of this kind, and of no others but those named like it.
@@ -121,9 +188,12 @@ impl Sink {
     /// # Errors
     /// [`SinkError`].
     pub fn check(&self) -> Result<(), SinkError> {
-        let name = match self.hand_off {
-            Some(_) => of_sink(&self.name).unwrap_or_default(),
-            None => &self.name,
+        let name = match (&self.hand_off, &self.events, self.sort()) {
+            (Some(_), ..) => of_sink(&self.name).unwrap_or_default(),
+            (None, Some(_), SinkSort::Webhook) => self.webhook().unwrap_or_default(),
+            // The name is a fixed one, and a person's never has a colon.
+            (None, None, SinkSort::Streams) => "events",
+            (None, ..) => &self.name,
         };
         if !is_name(name) {
             return Err(SinkError::Name(name.chars().take(2 * NAME_CHARS).collect()));
@@ -140,7 +210,16 @@ impl Sink {
         self.of.contains(&topic) && (self.kinds.is_empty() || self.kinds.contains(kind))
     }
 
-    /// True when it takes this message.
+    /// True when it takes this event.
+    #[must_use]
+    pub fn takes_event(&self, event: &Event) -> bool {
+        let is_of_kind = self.kinds.is_empty() || event.kind().is_some_and(|kind| self.kinds.contains(kind));
+        self.of.contains(&SinkTopic::Events)
+            && is_of_kind
+            && self.events.as_ref().is_none_or(|scope| scope.takes(event))
+    }
+
+    /// True when it takes this message, which is none of an event.
     pub(super) fn takes_message(&self, message: &OutboxMessage) -> bool {
         let is_for = self.hand_off.as_ref().is_none_or(|take| take.is_for(&message.queue));
         is_for && self.takes(message.topic(), &message.kind)
@@ -152,19 +231,27 @@ impl Sink {
 pub struct Sinks {
     all: Arc<[Sink]>,
     stamps: Arc<OutboxClock>,
+    /// The node that every event names (V1).
+    node: Option<Arc<str>>,
 }
 
 impl Sinks {
     /// These sinks, with the stamps that this process has used so far.
     #[must_use]
     pub fn new(all: impl Into<Arc<[Sink]>>, stamps: Arc<OutboxClock>) -> Self {
-        Self { all: all.into(), stamps }
+        Self { all: all.into(), stamps, node: None }
     }
 
-    /// Other sinks, with the stamps of these.
+    /// Other sinks, with the stamps and the node of these.
     #[must_use]
     pub fn with(&self, all: impl Into<Arc<[Sink]>>) -> Self {
-        Self { all: all.into(), stamps: self.stamps.clone() }
+        Self { all: all.into(), ..self.clone() }
+    }
+
+    /// These sinks, for what this node does.
+    #[must_use]
+    pub fn at_node(self, node: Arc<str>) -> Self {
+        Self { node: Some(node), ..self }
     }
 
     /// True when there are none.
@@ -206,7 +293,24 @@ impl Sinks {
         self.all.iter().any(|sink| sink.of.contains(&topic))
     }
 
+    /// True when one takes this event.
+    #[must_use]
+    pub fn take_event(&self, event: &Event) -> bool {
+        self.all.iter().any(|sink| sink.takes_event(event))
+    }
+
+    /// True when one takes events of this name, of some job.
+    #[must_use]
+    pub fn take_events_named(&self, name: &str) -> bool {
+        let named = |sink: &Sink| sink.events.as_ref().is_none_or(|scope| scope.names(name));
+        self.all.iter().any(|sink| sink.of.contains(&SinkTopic::Events) && named(sink))
+    }
+
     pub(super) fn stamps(&self) -> &OutboxClock {
         &self.stamps
+    }
+
+    pub(super) const fn node(&self) -> Option<&Arc<str>> {
+        self.node.as_ref()
     }
 }

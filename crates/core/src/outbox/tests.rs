@@ -1,14 +1,18 @@
 //! What sinks are sent, and how it is kept.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::json;
 
 use super::*;
+use crate::event::{EventKind, WorkflowHeader};
+use crate::failure::fingerprint::fingerprint;
 use crate::failure::{Cause, Decision, TerminalReason, Verdict};
 use crate::handoff::{HandOffScope, KeyField};
-use crate::id::{Fence, JobId, Lease, WorkerId};
+use crate::id::{Fence, JobId, Lease, WorkerId, WorkflowId};
 use crate::job::{Ending, Record, Spec, StoredJob};
+use crate::workflow::{WorkflowCounts, WorkflowStatus};
 use crate::{envelope, event};
 
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
@@ -30,7 +34,7 @@ fn started(number: u128) -> (StoredJob, Record, Lease) {
 fn ended(number: u128, verdict: Verdict, result: Option<&str>) -> (StoredJob, Record, Ending) {
     let (job, mut record, lease) = started(number);
     let cause = if verdict == Verdict::Succeed { Cause::Succeeded } else { Cause::Permanent };
-    let mut ending = Ending::plain(job.spec.header(), cause, Decision { verdict, trace: Vec::new() });
+    let mut ending = Ending::plain(job.spec.header(), cause, Decision::plain(verdict));
     ending.result = result.map(Arc::from);
     record.finish(&job.spec, &lease, &ending, NOW).expect("it is held");
     (job, record, ending)
@@ -239,6 +243,31 @@ fn a_success_is_handed_off_and_nothing_else_is() {
 }
 
 #[test]
+fn what_no_reader_follows_is_sent_as_text_and_hides_nothing_beside_it() {
+    // B2, B7
+    let all = sinks([
+        Sink::new("out", [SinkTopic::Results]),
+        Sink::of_hand_off("paid", taking("acme", &["order"])),
+    ]);
+    for levels in [90, 120, 126, 200] {
+        let deep = format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        let (mut job, record, ending) = ended(1, Verdict::Succeed, Some(&deep));
+        job.spec.payload = deep.as_str().into();
+        let (_, other, well) = ended(2, Verdict::Succeed, Some("7"));
+        let result = OutboxMessage::result(&all, &ending, &record, NOW);
+        let hand_off = OutboxMessage::hand_off(&all, &job, &ending, &record, NOW);
+        let beside = OutboxMessage::result(&all, &well, &other, NOW);
+        let messages: Vec<_> = [result, hand_off, beside].into_iter().flatten().collect();
+        let mut read = 0;
+        for document in all.documents(&messages, &[], NOW) {
+            let batch = OutboxBatch::read(&document.body).expect("whoever publishes it reads it");
+            read += batch.messages.len();
+        }
+        assert_eq!((messages.len(), read), (3, 3), "{levels}");
+    }
+}
+
+#[test]
 fn a_payload_is_taken_along_when_the_key_may_need_it() {
     // B7
     let (mut job, record, ending) = ended(1, Verdict::Succeed, Some("{\"paid\":7}"));
@@ -295,4 +324,126 @@ fn only_a_hand_off_has_the_sink_of_a_hand_off() {
     assert_eq!(Sink::new("out", [SinkTopic::HandOffs]).check(), Err(SinkError::HandOff));
     let unnamed = Sink::of_hand_off("no name", taking("acme", &[]));
     assert_eq!(unnamed.check(), Err(SinkError::Name("no name".to_owned())));
+}
+
+/// An event of no job.
+fn waits_for_code(queue: &str) -> Event {
+    let what = EventKind::WaitingForCode { kind: "charge".to_owned(), queue: queue.to_owned(), jobs: 2 };
+    Event { at: NOW, node: None, job: None, what }
+}
+
+/// An event of a workflow of a tenant whose jobs are on this queue.
+fn workflow(tenant: Option<&str>, queue: &str) -> Event {
+    let workflow = WorkflowHeader {
+        id: WorkflowId::from_u128(1),
+        name: "nightly".into(),
+        tenant: tenant.map(Into::into),
+        queues: Arc::new(BTreeSet::from([queue.into()])),
+    };
+    let (status, counts) = (WorkflowStatus::Running, WorkflowCounts::default());
+    Event { at: NOW, node: None, job: None, what: EventKind::Workflow { workflow, status, counts } }
+}
+
+#[test]
+fn a_scope_lets_through_what_it_says() {
+    // V2, E13
+    let (mut job, ..) = started(1);
+    let on = |job: &mut StoredJob, queue: &str| {
+        job.spec.queue = queue.into();
+        event::started(job.spec.header(), 1, NOW)
+    };
+    let (ours, theirs, plain) = (on(&mut job, "acme/mail"), on(&mut job, "acmes/mail"), on(&mut job, "mail"));
+    let told = [
+        ours,
+        theirs,
+        plain,
+        waits_for_code("mail"),
+        waits_for_code("acme/mail"),
+        workflow(None, "mail"),
+        workflow(Some("acme"), "acme/mail"),
+        event::incident_opened(fingerprint("charge", "Error", "no"), "acme/charge".to_owned(), NOW),
+    ];
+    let set = |name: &str| BTreeSet::<Arc<str>>::from([name.into()]);
+    let all = EventScope::default;
+    for (scope, expected) in [
+        (all(), [true; 8]),
+        (
+            EventScope { names: set("started"), ..all() },
+            [true, true, true, false, false, false, false, false],
+        ),
+        (EventScope { queues: set("mail"), ..all() }, [false, false, true, true, false, true, false, false]),
+        (EventScope { except: set("mail"), ..all() }, [true, true, false, false, true, true, true, true]),
+        (
+            EventScope { tenant: Some("acme".into()), ..all() },
+            [true, false, false, false, true, false, true, false],
+        ),
+    ] {
+        let sink = Sink::of_webhook("w", scope);
+        assert_eq!(told.each_ref().map(|event| sink.takes_event(event)), expected, "{sink:?}");
+    }
+    let of_kind = Sink::new("charges", [SinkTopic::Events]).kind("charge");
+    let expected = [true, true, true, true, true, false, false, false];
+    assert_eq!(told.each_ref().map(|event| of_kind.takes_event(event)), expected);
+}
+
+#[test]
+fn what_no_scope_wants_is_not_written() {
+    // V2
+    let names = |name: &str| EventScope { names: BTreeSet::from([name.into()]), ..EventScope::default() };
+    let all = sinks([Sink::of_webhook("a", names("dead")), Sink::of_webhook("b", names("started"))]);
+    assert!(all.take_events_named("dead") && !all.take_events_named("succeeded"));
+    let (job, ..) = started(1);
+    let told = event::started(job.spec.header(), 1, NOW);
+    let documents = all.documents(&[], &[told.clone(), told], NOW);
+    let keys: Vec<_> = documents.iter().map(|one| OutboxKey::read(&one.key).expect("a key")).collect();
+    assert_eq!((keys.len(), &*keys[0].sink, keys[0].messages), (1, "webhook:b", 2));
+}
+
+#[test]
+fn an_event_of_no_job_is_a_message_that_names_its_node() {
+    // V1, V2
+    let all = sinks([Sink::of_streams()]).at_node("one".into());
+    let told = [waits_for_code("acme/mail"), workflow(None, "mail")];
+    assert_eq!(all.documents(&[], &told, NOW), [], "a commit writes those of jobs");
+    let documents = all.documents_of(&told.map(|event| (all.stamp(NOW), event)));
+    let messages = OutboxBatch::read(&documents[0].body).expect("a batch").messages;
+    assert_ne!(messages[0].id, messages[1].id);
+    let sent: Vec<_> = messages.iter().map(|one| serde_json::to_value(one).expect("JSON")).collect();
+    assert_eq!(
+        (sent[0].get("id"), &sent[0]["queue"], &sent[0]["tenant"]),
+        (None, &json!("acme/mail"), &json!("acme"))
+    );
+    assert_eq!((&sent[1]["queue"], &sent[1]["data"]["event"]), (&json!(""), &json!("workflow")));
+    assert_eq!((&sent[0]["data"]["node"], &sent[1]["data"]["node"]), (&json!("one"), &json!("one")));
+}
+
+#[test]
+fn what_no_commit_writes_is_behind_all_that_came_before_it() {
+    // V1
+    let full = Sink { full: true, ..Sink::of_webhook("full", EventScope::default()) };
+    let all = sinks([Sink::of_streams(), full]);
+    let [first, commit, second, later] = [(); 4].map(|()| all.stamp(NOW));
+    // It is written after what came later.
+    let told = [(first, waits_for_code("mail")), (second, waits_for_code("bills"))];
+    for document in all.documents_of(&told) {
+        let stamp = OutboxKey::read(&document.key).expect("a key").stamp;
+        assert!(commit < stamp && stamp == second && stamp < later, "{document:?}");
+    }
+    let again = all.documents_of(&told);
+    assert_eq!(again, all.documents_of(&told), "however often it is written");
+    assert_eq!(again.len(), 2);
+}
+
+#[test]
+fn only_a_webhook_has_the_sink_of_a_webhook() {
+    // V2
+    let good = Sink::of_webhook("wh_0199", EventScope::default());
+    assert_eq!((good.check(), good.webhook(), good.sort()), (Ok(()), Some("wh_0199"), SinkSort::Webhook));
+    assert_eq!((Sink::of_streams().check(), Sink::of_streams().sort()), (Ok(()), SinkSort::Streams));
+    for name in ["webhook:wh_0199", "stream:other", "webhook:"] {
+        let problem = Sink::new(name, [SinkTopic::Events]).check();
+        assert_eq!(problem, Err(SinkError::Name(name.to_owned())));
+    }
+    let text = serde_json::to_string(&good).expect("JSON");
+    assert_eq!(serde_json::from_str::<Sink>(&text).expect("read"), good);
 }

@@ -1,4 +1,5 @@
-//! Follows the sinks, in every process; whoever leads the counts keeps their outboxes within limits (B2).
+//! Follows the sinks, in every process; whoever leads the counts keeps their outboxes within limits (B2), and the event
+//! log (V2).
 
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use backstop_store::{Duty, Error as StoreError};
 use tokio::time::Instant;
 
 use super::state::MaintenanceState;
+use crate::events::relay;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 use crate::sinks::cache::REFRESH;
@@ -26,7 +28,7 @@ pub(super) async fn run(parts: &EngineParts, state: &MaintenanceState, heartbeat
     }
 }
 
-/// Reads the sinks; whoever leads measures them too.
+/// Reads the sinks; whoever leads measures them too, and looks after the event log.
 pub(super) async fn follow(
     parts: &EngineParts,
     leads: bool,
@@ -40,8 +42,10 @@ pub(super) async fn follow(
     if measure::look(&*parts.store, &found, Some(heartbeat)).await? {
         parts.sinks.refresh(&*parts.store, &parts.events).await?;
     }
+    relay::tend(parts, &found, heartbeat).await?;
     if cleared.is_none_or(|at| at.elapsed() >= CLEAR) {
         measure::clear_unknown(&*parts.store, &found).await?;
+        relay::clear(&*parts.store).await?;
         *cleared = Some(Instant::now());
     }
     Ok(())

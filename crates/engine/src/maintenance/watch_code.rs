@@ -14,7 +14,7 @@ pub(super) async fn watch(store: &dyn Store, events: &EventChannel) -> Result<()
     for lane in held {
         tracing::warn!(kind = %lane.kind, version = lane.version, queue = %lane.queue, jobs = lane.jobs,
             "jobs wait for code: no live worker of the queue knows their kind");
-        let what = EventKind::WaitDetailCode { kind: lane.kind, queue: lane.queue, jobs: lane.jobs };
+        let what = EventKind::WaitingForCode { kind: lane.kind, queue: lane.queue, jobs: lane.jobs };
         events.publish(Event { at, node: None, job: None, what });
     }
     Ok(())

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_core::Refusal;
+use backstop_core::job::NewJob;
 use backstop_core::outbox::{OutboxBatch, OutboxMessage};
 use backstop_store::{Amend, Amended, Document, Documents, Drawer, Edit, Error as StoreError, Expect};
 
-use super::stored::{Part, SinkDocuments, SinkLease, edit, remove_with, waiting};
+use super::stored::{Part, SinkDocuments, SinkLease, edit, removal, waiting};
 use crate::parts::EngineParts;
 use crate::sealing;
 
@@ -48,28 +50,45 @@ impl OutboxPage {
         self.messages.iter().any(sealing::is_message_sealed)
     }
 
-    fn keys(self) -> Vec<String> {
-        self.documents.into_iter().map(|document| document.key).collect()
+    fn keys(&self) -> Vec<String> {
+        self.documents.iter().map(|document| document.key.clone()).collect()
     }
 
     /// What becomes of the documents when these messages were published: those that go, and what is left of some.
-    fn without(self, done: &BTreeSet<String>) -> (Vec<String>, Vec<Edit>) {
+    fn without(&self, done: &BTreeSet<String>) -> (Vec<String>, Vec<Edit>) {
         let (mut gone, mut rests) = (Vec::new(), Vec::new());
-        for document in self.documents {
+        for document in &self.documents {
             let messages = OutboxBatch::read(&document.body).map_or_else(Vec::new, |batch| batch.messages);
             let all = messages.len();
             let left: Vec<_> = messages.into_iter().filter(|message| !done.contains(&message.id)).collect();
-            if left.len() == all {
+            // One in which there is nothing goes with the first that is done.
+            if left.len() == all && all > 0 {
                 continue;
             }
             if let Some((key, body)) = OutboxBatch::rest(&document.key, left) {
                 let drawer = Drawer::Outbox;
                 rests.push(Edit { drawer, key, expect: Expect::Absent, body: Some(body) });
             }
-            gone.push(document.key);
+            gone.push(document.key.clone());
         }
         (gone, rests)
     }
+}
+
+/// What became of a page whose messages were to become jobs: see [`OutboxPublisher::became`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum JobsMade {
+    /// The jobs are stored, and the page is gone.
+    Stored,
+    /// Another process publishes by now: nothing was changed here.
+    Lost,
+    /// The store refuses one of the jobs: nothing was changed.
+    Refused {
+        /// Which one, counted from zero.
+        index: usize,
+        /// Why.
+        refusal: Refusal,
+    },
 }
 
 /// Publishes what waits for one sink: made by [`super::OutboxSinks::publisher`].
@@ -198,6 +217,41 @@ impl OutboxPublisher {
         .await
     }
 
+    /// Stores the jobs that were made of the first messages of a page, removes these and renews the lease, in one
+    /// transaction: each message becomes what was made of it once, whoever dies when.
+    ///
+    /// # Errors
+    /// When the store is away: it may have happened or not, and the next page tells.
+    pub async fn became(
+        &mut self,
+        page: &OutboxPage,
+        first: usize,
+        jobs: Vec<NewJob>,
+    ) -> Result<JobsMade, StoreError> {
+        let Some((lease, revision)) = self.held.take() else { return Ok(JobsMade::Lost) };
+        let done: BTreeSet<String> =
+            page.messages.iter().take(first).map(|message| message.id.clone()).collect();
+        let mut after = lease.clone();
+        after.published = after.published.saturating_add(u64::try_from(done.len()).unwrap_or(u64::MAX));
+        after.last_error = None;
+        after.until = self.parts.store.now().await?.after(self.lease);
+        self.parts.circuits.own.mark(&*self.parts.store, &jobs).await;
+        let renewed = edit(Part::Lease, &self.sink, Expect::Revision(revision), Some(&after));
+        let (gone, rests) = page.without(&done);
+        let edits = removal(Drawer::Outbox, gone, std::iter::once(renewed).chain(rests).collect());
+        match self.parts.store.amend(Amend { edits, jobs, ..Amend::default() }).await? {
+            Amended::Done { .. } => {
+                self.held = Some((after, revision + 1));
+                Ok(JobsMade::Stored)
+            }
+            Amended::Conflict { .. } => Ok(JobsMade::Lost),
+            Amended::Refused { index, refusal } => {
+                self.held = Some((lease, revision));
+                Ok(JobsMade::Refused { index, refusal })
+            }
+        }
+    }
+
     /// Removes those of a page's messages that were published, and renews the lease: what is left of a document keeps
     /// its place. False when another process has the lease by now: then it publishes the same again.
     pub(crate) async fn published_some(
@@ -249,7 +303,9 @@ impl OutboxPublisher {
         let expect = Expect::Revision(revision);
         let renewed = edit(Part::Lease, &self.sink, expect, Some(&lease));
         let also = std::iter::once(renewed).chain(rests).collect();
-        let done = remove_with(store, Drawer::Outbox, keys, also).await?;
+        let edits = removal(Drawer::Outbox, keys, also);
+        let amended = store.amend(Amend { edits, ..Amend::default() }).await?;
+        let done = matches!(amended, Amended::Done { .. });
         self.held = done.then_some((lease, revision + 1));
         Ok(done)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_core::Timestamp;
-use backstop_core::outbox::{MOST_SINKS, OutboxKey, Sink};
+use backstop_core::outbox::{OutboxKey, Sink, SinkSort};
 use backstop_store::{
     Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, WorkStore,
 };
@@ -15,6 +15,10 @@ use crate::handoffs::stored::{HandOffNote, HandOffTally, HandOffTarget};
 
 /// Documents that are removed together.
 pub(super) const TOGETHER: usize = 200;
+
+/// Documents of sinks that are read at once, and how many pages there can be.
+const PAGE: usize = 1_000;
+const PAGES: usize = (Part::ALL.len() * SinkSort::most_of_all()).div_ceil(PAGE);
 
 /// How much may wait for a sink. What comes above it is refused and counted: what waits is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +51,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 5] = [Self::Sink, Self::State, Self::Pause, Self::Lease, Self::HandOff];
+    pub(crate) const ALL: [Self; 5] = [Self::Sink, Self::State, Self::Pause, Self::Lease, Self::HandOff];
 
     const fn name(self) -> &'static str {
         match self {
@@ -92,6 +96,19 @@ pub(crate) struct SinkState {
     /// When the last of them was counted.
     #[serde(default)]
     pub(crate) refused_at: Option<Timestamp>,
+    /// What waits for it, as it was last counted, while that is so much that counting it takes long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) large: Option<SinkBacklog>,
+}
+
+/// A backlog as it was counted once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SinkBacklog {
+    /// When.
+    pub(crate) at: Timestamp,
+    pub(crate) documents: u64,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Who publishes for a sink. Its revision is the fence: whoever removes messages rests on it.
@@ -137,26 +154,36 @@ pub(crate) struct SinkDocuments {
 }
 
 impl SinkDocuments {
-    /// Reads them: five small documents for each sink at most, in one page.
+    /// Reads them: five small documents for each sink at most, in one page unless there are very many.
     pub(crate) async fn read(store: &dyn WorkStore) -> Result<Self, StoreError> {
-        let range = DocumentRange::first(Drawer::Sinks, Part::ALL.len() * MOST_SINKS);
-        let found = store.documents(range).await?;
-        let mut all = Self { now: Some(found.now), ..Self::default() };
-        for document in found.items {
-            let Some((part, sink)) = Part::read(&document.key) else { continue };
-            if part != Part::Sink {
-                let place = (part, sink.to_owned());
-                all.others.insert(place, document);
-                continue;
-            }
-            match serde_json::from_str(&document.body) {
-                Ok(sink) => all.sinks.push(sink),
-                Err(error) => {
-                    tracing::warn!(key = document.key, %error, "a stored sink cannot be read and is skipped");
-                }
+        let mut range = DocumentRange::first(Drawer::Sinks, PAGE);
+        let mut all = Self::default();
+        for _ in 0..PAGES {
+            let found = store.documents(range.clone()).await?;
+            all.now = Some(found.now);
+            let last = found.items.last().map(|last| last.key.clone());
+            found.items.into_iter().for_each(|document| all.take(document));
+            match last.filter(|_| found.more) {
+                Some(last) => range = range.after(last),
+                None => break,
             }
         }
         Ok(all)
+    }
+
+    fn take(&mut self, document: Document) {
+        let Some((part, sink)) = Part::read(&document.key) else { return };
+        if part != Part::Sink {
+            let place = (part, sink.to_owned());
+            self.others.insert(place, document);
+            return;
+        }
+        match serde_json::from_str(&document.body) {
+            Ok(sink) => self.sinks.push(sink),
+            Err(error) => {
+                tracing::warn!(key = document.key, %error, "a stored sink cannot be read and is skipped");
+            }
+        }
     }
 
     pub(crate) fn sinks(&self) -> impl Iterator<Item = &StoredSink> {
@@ -221,6 +248,12 @@ pub(super) fn waiting(drawer: Drawer, sink: &str, limit: usize) -> DocumentRange
     DocumentRange::first(drawer, limit).under(OutboxKey::prefix(sink))
 }
 
+/// The removal of documents together with another change.
+pub(super) fn removal(drawer: Drawer, keys: Vec<String>, also: Vec<Edit>) -> Vec<Edit> {
+    let gone = |key| Edit { drawer, key, expect: Expect::Any, body: None };
+    also.into_iter().chain(keys.into_iter().map(gone)).collect()
+}
+
 /// Removes documents together with another change; false when somebody else was faster.
 pub(super) async fn remove_with(
     store: &dyn WorkStore,
@@ -228,8 +261,7 @@ pub(super) async fn remove_with(
     keys: Vec<String>,
     also: Vec<Edit>,
 ) -> Result<bool, StoreError> {
-    let gone = |key| Edit { drawer, key, expect: Expect::Any, body: None };
-    let edits = also.into_iter().chain(keys.into_iter().map(gone)).collect();
+    let edits = removal(drawer, keys, also);
     let amended = store.amend(Amend { edits, ..Amend::default() }).await?;
     Ok(matches!(amended, Amended::Done { .. }))
 }

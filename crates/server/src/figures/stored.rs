@@ -18,6 +18,7 @@ use backstop_store::{Error, Incident, QueueView, WorkerView};
 
 use crate::api::Api;
 use crate::shape::QueueScale;
+use crate::webhooks::stored_families;
 
 /// Queues that are shown one by one; the rest is added up.
 pub(super) const MOST_QUEUES: usize = 200;
@@ -61,6 +62,8 @@ async fn read(engine: &Backstop, scale: &ScaleSettings) -> Result<Vec<Family>, E
     families.push(rejects(engine.rejects().count().await?));
     families.extend(super::bridges::families(&engine.bridges().survey().await?));
     families.extend(handoffs(&engine.handoffs().list().await?));
+    let sinks = engine.sinks();
+    families.extend(stored_families(&sinks.webhooks().await?, sinks.lost()));
     Ok(families)
 }
 

@@ -24,8 +24,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
     routes.add(RouteNeeds::Right(Scope::Read), routes!(events))
 }
 
-/// Events as server-sent events, from now on or behind `Last-Event-ID`. It tells of what is committed through this
-/// process; when events are missing, an event `gap` says so.
+/// Events as server-sent events, from now on or behind `Last-Event-ID`, which any process of the store may have given.
+/// It tells of what every process does; when events are missing, an event `gap` says so.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", params(EventQuery,
         ("last-event-id" = Option<String>, Header,
             description = "Continue after this id; takes precedence over `after`.")),
@@ -42,7 +42,7 @@ async fn events(
     let after = header.or_else(|| query.after.clone()).map_or(ResumePoint::Now, ResumePoint::Id);
     let filter = filter(&caller, &query)?;
     let watched = api.tokens().watch();
-    let subscriber = api.reporting().hub.subscribe(api.engine(), caller, filter, &after);
+    let subscriber = api.reporting().hub.subscribe(api.engine(), caller, filter, &after).await?;
     let mut response = Body::new(subscriber.watched(watched)).into_response();
     let fixed = [
         (header::CONTENT_TYPE, "text/event-stream"),

@@ -1,9 +1,12 @@
 //! `/api/v1/webhooks`: who is told of events by HTTP (V2).
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use backstop::sinks::{SinkProblem, SinkView};
 use backstop::{EventKind, Webhook};
 use serde_json::json;
 use utoipa_axum::routes;
@@ -11,11 +14,11 @@ use utoipa_axum::routes;
 use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::{JsonBody, PathParams, QueryParams};
-use crate::error::ApiError;
+use crate::error::{ApiError, internal};
 use crate::page::{behind, page};
 use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
-use crate::shape::{Changed, Items, NewWebhook, PageQuery, WebhookMade, WebhookView};
+use crate::shape::{Changed, Items, NewWebhook, PageQuery, WebhookMade, WebhookStanding, WebhookView};
 use crate::webhooks::subscription::{self, MOST, Subscription};
 
 /// Names in one list at most.
@@ -27,14 +30,24 @@ pub(crate) fn routes(routes: Routes) -> Routes {
     routes.add(needs, routes!(list, make)).add(needs, routes!(remove))
 }
 
-/// Every webhook, without secrets.
+/// Every webhook, without secrets, and what waits for each.
 #[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", params(PageQuery),
     responses((status = 200, body = Items<WebhookView>), (status = 422, body = crate::shape::ErrorBody)))]
 async fn list(
     State(api): State<Api>,
     QueryParams(PageQuery { limit, cursor }): QueryParams<PageQuery>,
 ) -> Result<Response, ApiError> {
-    let rows = subscription::all(&**api.engine().store()).await?.into_iter().map(view).collect();
+    let engine = api.engine();
+    let sinks = engine.sinks().webhooks().await?;
+    let of_webhook = |sink: SinkView| Some((sink.sink.webhook()?.to_owned(), WebhookStanding::from(sink)));
+    let mut standing: BTreeMap<String, WebhookStanding> = sinks.into_iter().filter_map(of_webhook).collect();
+    let stored = subscription::all(&**engine.store()).await?;
+    let rows = stored.into_iter().map(|one| {
+        // One without a sink is a moment old, or was made by an older server: nothing waits for it yet.
+        let standing = standing.remove(&one.id).unwrap_or_default();
+        view(one, standing)
+    });
+    let rows = rows.collect();
     page(behind(rows, cursor.as_deref(), |last| last.id.clone())?, limit.unwrap_or_default(), |last| {
         last.id.clone()
     })
@@ -59,10 +72,7 @@ async fn make(
     let way_out = &api.settings().reporting.webhooks;
     way_out.admits(wanted.url.trim()).map_err(|problem| invalid("url", problem))?;
     if subscription::all(store).await?.len() >= MOST {
-        let message = format!("there are {MOST} webhooks already");
-        return Err(
-            ApiError::new(StatusCode::CONFLICT, "too_many_webhooks", message).hint("remove one first")
-        );
+        return Err(too_many());
     }
     let qualify = |name: String| match &wanted.tenant {
         Some(tenant) => format!("{tenant}/{name}"),
@@ -78,13 +88,17 @@ async fn make(
         created_at: store.now().await?,
         created_by: caller.name().to_owned(),
     };
-    subscription::add(store, &made).await?;
+    subscription::add(api.engine().sinks(), &made).await.map_err(|problem| match problem {
+        SinkProblem::Store(error) => error.into(),
+        SinkProblem::TooMany => too_many(),
+        other => internal(&other),
+    })?;
     // What happens after the answer is told.
     api.reporting().webhooks.reload().await;
-    Ok((StatusCode::CREATED, Json(WebhookMade { webhook: view(made), secret })))
+    Ok((StatusCode::CREATED, Json(WebhookMade { webhook: view(made, WebhookStanding::default()), secret })))
 }
 
-/// Removes a webhook. Messages that wait for it are canceled when their turn comes.
+/// Removes a webhook, with what waits for it. Deliveries that are jobs already are canceled when their turn comes.
 #[utoipa::path(delete, path = "/api/v1/webhooks/{id}", tag = "webhooks",
     params(("id" = String, Path, description = "The webhook.")),
     responses((status = 200, body = Changed), (status = 404, body = crate::shape::ErrorBody)))]
@@ -92,15 +106,21 @@ async fn remove(
     State(api): State<Api>,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<Changed>, ApiError> {
-    if !subscription::remove(&**api.engine().store(), &id).await? {
+    if subscription::one(&**api.engine().store(), &id).await?.is_none() {
         return Err(ApiError::not_found("no_such_webhook", "there is no such webhook")
             .hint("GET /api/v1/webhooks lists them"));
     }
+    subscription::remove(api.engine().sinks(), &id).await?;
     api.reporting().webhooks.reload().await;
     Ok(Json(Changed { changed: true, status: "removed".to_owned() }))
 }
 
-fn view(subscription: Subscription) -> WebhookView {
+fn too_many() -> ApiError {
+    let message = format!("there are {MOST} webhooks already");
+    ApiError::new(StatusCode::CONFLICT, "too_many_webhooks", message).hint("remove one first")
+}
+
+fn view(subscription: Subscription, standing: WebhookStanding) -> WebhookView {
     let address = Webhook::new(&subscription.url, &[&subscription.secret]);
     WebhookView {
         id: subscription.id,
@@ -110,6 +130,7 @@ fn view(subscription: Subscription) -> WebhookView {
         tenant: subscription.tenant,
         created_at: subscription.created_at,
         created_by: subscription.created_by,
+        standing,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Subscriptions to events by webhook.
 
 use backstop::Timestamp;
+use backstop::sinks::SinkView;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,6 +37,33 @@ pub struct WebhookView {
     pub created_at: Timestamp,
     /// By whom.
     pub created_by: String,
+    /// What waits for it.
+    #[serde(flatten)]
+    pub standing: WebhookStanding,
+}
+
+/// What waits for a webhook before it becomes a delivery. How deliveries go is seen in their queue.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct WebhookStanding {
+    /// Messages that wait.
+    pub backlog: u64,
+    /// How long the oldest of them has waited, in milliseconds.
+    pub lag_ms: u64,
+    /// Messages that were refused because too much waited, ever.
+    pub refused: u64,
+    /// Why the last try to make deliveries of them failed, if it did.
+    pub last_error: Option<String>,
+}
+
+impl From<SinkView> for WebhookStanding {
+    fn from(view: SinkView) -> Self {
+        Self {
+            backlog: view.backlog.messages,
+            lag_ms: u64::try_from(view.lag().as_millis()).unwrap_or(u64::MAX),
+            refused: view.refused,
+            last_error: view.last_error,
+        }
+    }
 }
 
 /// A webhook that was just made, with its secret, which is shown this once.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use backstop::{Event, JobId};
+use backstop::{JobId, LoggedEvent};
 use tokio::sync::Notify;
 
 use super::filter::{EventFilter, visible};
@@ -27,7 +27,7 @@ pub(crate) struct Audience {
 }
 
 impl Audience {
-    pub(super) fn wants(&self, event: &Event) -> bool {
+    pub(super) fn wants(&self, event: &LoggedEvent) -> bool {
         visible(&self.caller, event) && self.filter.wants(event)
     }
 
@@ -102,10 +102,10 @@ impl Audiences {
     }
 
     /// Notes for whom an event is.
-    pub(super) fn reporting(&self, event: &Event, seq: u64) {
-        let about = event.job.as_ref().and_then(|job| self.by_job.get(&job.id));
+    pub(super) fn reporting(&self, event: &LoggedEvent) {
+        let about = event.job.as_ref().and_then(|job| self.by_job.get(job));
         let wanting = self.broad.iter().chain(about.into_iter().flatten()).filter(|one| one.wants(event));
-        wanting.for_each(|audience| audience.stir(seq));
+        wanting.for_each(|audience| audience.stir(event.seq));
     }
 
     /// Notes something that everybody has to know.

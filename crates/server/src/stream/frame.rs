@@ -5,8 +5,6 @@
 use std::fmt::Write as _;
 
 use axum::body::Bytes;
-use backstop::Event;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 /// How soon a client that lost its connection should come back, in milliseconds.
@@ -18,7 +16,7 @@ const NAMED_BY_TENANT: [&str; 4] = ["queue", "kind", "business_key", "correlatio
 /// Why events are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GapReason {
-    /// The id is of another process, or of this one at another time.
+    /// The id is of another event log: the one there was is no more.
     OtherEpoch,
     /// The id is none that was ever given.
     UnknownId,
@@ -39,13 +37,17 @@ impl GapReason {
     }
 }
 
-/// One event.
-pub(crate) fn event(epoch: &str, seq: u64, name: &str, data: &impl Serialize) -> Bytes {
-    // Events are plain data: writing one to memory cannot fail.
-    let data = serde_json::to_string(data).unwrap_or_default();
+/// One event; `data` is JSON.
+pub(crate) fn event(epoch: &str, seq: u64, name: &str, data: &str) -> Bytes {
     let mut text = String::with_capacity(data.len() + 64);
     let _ = write!(text, "id: {epoch}-{seq}\nevent: {name}\ndata: {data}\n\n");
     text.into()
+}
+
+/// Where the JSON of an event is in its block: at the end.
+pub(crate) fn data_of(block: &Bytes, len: usize) -> Bytes {
+    let end = block.len().saturating_sub("\n\n".len());
+    block.slice(end.saturating_sub(len)..end)
 }
 
 /// The first block: from here on nothing is missed.
@@ -72,10 +74,8 @@ pub(crate) fn gap(
     format!("id: {resumes_after}\nevent: gap\ndata: {data}\n\n").into()
 }
 
-/// An event under the names by which its tenant knows it.
-pub(crate) fn of_tenant(event: &Event, tenant: &str) -> Value {
-    // Events are plain data: writing one to memory cannot fail.
-    let mut shown = serde_json::to_value(event).unwrap_or_default();
+/// An event, as it is written, under the names by which its tenant knows it.
+pub(crate) fn local_names(mut shown: Value, tenant: &str) -> Value {
     for field in NAMED_BY_TENANT {
         let Some(Value::String(name)) = shown.get_mut(field) else { continue };
         if let Some(local) = name.strip_prefix(tenant).and_then(|rest| rest.strip_prefix('/')) {

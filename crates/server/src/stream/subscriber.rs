@@ -88,6 +88,15 @@ impl Subscriber {
     fn take(&mut self) -> bool {
         let hub = self.hub.clone();
         let ring = hub.read();
+        if *ring.epoch != *self.seen.epoch {
+            // The log was off, and is another one now.
+            let (through, after) = (ring.before_first(), format!("{}-{}", self.seen.epoch, self.seen.seq));
+            let why = GapReason::OtherEpoch;
+            self.ready.push_back(frame::gap(&ring.epoch, through, why, Some(&after), None));
+            let known_from = ring.last();
+            self.seen = SubscriberPosition { epoch: ring.epoch.clone(), seq: through, known_from };
+            return true;
+        }
         let SubscriberPosition { epoch, seq, known_from } = &mut self.seen;
         if *seq >= *known_from && self.audience.latest() <= *seq {
             *seq = ring.last().max(*seq);
@@ -102,7 +111,7 @@ impl Subscriber {
                     *seq = through;
                 }
                 RingRead::Told(told) => {
-                    *seq = told.seq;
+                    *seq = told.event.seq;
                     if self.audience.wants(&told.event) {
                         self.ready.push_back(told.frame(epoch, self.audience.tenant()));
                     }
@@ -214,11 +223,12 @@ mod tests {
         // V2
         let engine = Backstop::open("memory:").await.expect("a store in memory");
         let hub = EventHub::new(1_000, 1_000_000, Arc::default());
-        let subscribe = |events: Option<Vec<String>>| {
+        let subscribe = async |events: Option<Vec<String>>| {
             let filter = EventFilter { events, ..EventFilter::default() };
-            hub.subscribe(&engine, Caller::local("me"), filter, &ResumePoint::Now)
+            let subscribed = hub.subscribe(&engine, Caller::local("me"), filter, &ResumePoint::Now).await;
+            subscribed.expect("the store is there")
         };
-        let (mut busy, mut idle) = (subscribe(None), subscribe(Some(vec!["dead".to_owned()])));
+        let (mut busy, mut idle) = (subscribe(None).await, subscribe(Some(vec!["dead".to_owned()])).await);
         let (wakes, opening) = (Arc::new(Wakes::default()), idle.frame().await);
         assert!(opening.is_some() && busy.frame().await.is_some(), "each is greeted");
         let waker = Waker::from(wakes.clone());

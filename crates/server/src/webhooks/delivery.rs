@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use backstop::Event;
 use backstop::prelude::*;
+use backstop::sinks::OutboxMessage;
+use backstop_core::digest;
 use backstop_kinds::HttpSettings;
 use serde_json::{Value, json};
 
@@ -32,14 +33,15 @@ pub(crate) struct WebhookDelivery {
 }
 
 impl WebhookDelivery {
-    /// A message about an event, which its receiver sees as `view`.
-    pub(crate) fn new(subscription: &Subscription, event: &Event, view: Value) -> Self {
-        let kind = format!("backstop.event.{}", event.what.name());
-        Self {
-            webhook: subscription.id.clone(),
-            id: format!("msg_{}", backstop::job_id()),
-            message: json!({ "type": kind, "timestamp": event.at, "data": view }),
-        }
+    /// A message about an event as its receiver is to see it; none when it does not want it.
+    pub(crate) fn new(subscription: &Subscription, message: &OutboxMessage) -> Option<Self> {
+        let view = subscription.view(message)?;
+        let kind = format!("backstop.event.{}", view["event"].as_str().unwrap_or_default());
+        let webhook = subscription.id.clone();
+        // Whoever makes a delivery of it gives it the same.
+        let id = format!("msg_{}", digest::short(&format!("{webhook}:{}", message.id)));
+        let message = json!({ "type": kind, "timestamp": message.at, "data": view });
+        Some(Self { webhook, id, message })
     }
 }
 

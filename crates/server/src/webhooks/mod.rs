@@ -1,14 +1,13 @@
 //! Events by webhook (V2): from the commit to a job that delivers.
 //!
-//! An event that somebody subscribed to becomes a job of our own engine; from then on nothing is lost, and a receiver
-//! that is away delays nothing but its own messages. Between the commit and that job lies a bounded queue in memory:
-//! what is in it when the process dies is lost, and what does not fit is dropped and counted.
+//! A webhook has a sink: the transaction that makes an event which it wants writes a message beside itself, in
+//! whichever process. A loop here makes a job of our own engine of each message, and from then on a receiver that is
+//! away delays nothing but its own messages.
 
 mod backlog;
 mod delivery;
-mod hand_over;
+mod follow;
 pub(crate) mod subscription;
-mod watch;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,18 +19,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::Api;
-pub(crate) use backlog::WebhookBacklog;
-use delivery::WebhookDelivery;
-use hand_over::{WaitingMessages, hand_over};
-use watch::EventWatch;
+pub(crate) use backlog::{WebhookBacklog, stored_families};
+use follow::WebhookQueue;
 
-/// Messages that wait to become jobs at most.
-const BACKLOG: usize = 10_000;
+/// How long the page that becomes jobs while a server stops may take.
+const LAST_PAGE: Duration = Duration::from_secs(5);
 
-/// How long the last messages of a server that stops may take to become jobs.
-const LAST_MESSAGES: Duration = Duration::from_secs(5);
-
-/// How long one of the tasks may be silent (H11).
+/// How long the task may be silent (H11).
 const SILENT: Duration = Duration::from_secs(60);
 
 /// What delivers: kept where a task that is started again finds it.
@@ -40,8 +34,7 @@ type SharedWorker = Arc<tokio::sync::Mutex<Option<WorkerHandle>>>;
 /// Deliveries under way. Dropping it stops them without waiting.
 pub struct Webhooks {
     api: Api,
-    watch: AbortOnDropHandle<()>,
-    hand_over: AbortOnDropHandle<()>,
+    follow: AbortOnDropHandle<()>,
     worker: SharedWorker,
     stop: CancellationToken,
 }
@@ -53,36 +46,18 @@ impl std::fmt::Debug for Webhooks {
 }
 
 impl Api {
-    /// Starts to deliver events to those who subscribed by webhook: what is committed through this process, and what
-    /// other processes have left. The worker that delivers starts with the first subscription: without one, all this
-    /// costs is a look into the store every two seconds.
+    /// Starts to deliver events to those who subscribed by webhook: what any process of the store has committed. The
+    /// worker that delivers starts with the first subscription: without one, all this costs is a look into the store
+    /// every two seconds.
     pub async fn deliver_webhooks(&self) -> Webhooks {
-        let (messages, waiting) = mpsc::channel(BACKLOG);
         let (worker, stop) = (SharedWorker::default(), CancellationToken::new());
-        let watch = self.watch_events(messages, worker.clone(), stop.clone());
+        let follow = AbortOnDropHandle::new(self.follow_webhooks(worker.clone(), stop.clone()));
         self.reporting().webhooks.reload().await;
-        let (api, waiting) = (self.clone(), Arc::new(tokio::sync::Mutex::new(WaitingMessages::new(waiting))));
-        let hand_over =
-            self.reporting().loops.supervise("webhook jobs", SILENT, stop.clone(), move |heartbeat| {
-                let (api, waiting) = (api.clone(), waiting.clone());
-                async move { hand_over(&api, &mut *waiting.lock().await, &heartbeat).await }
-            });
-        Webhooks {
-            api: self.clone(),
-            watch: AbortOnDropHandle::new(watch),
-            hand_over: AbortOnDropHandle::new(hand_over),
-            worker,
-            stop,
-        }
+        Webhooks { api: self.clone(), follow, worker, stop }
     }
 
-    /// Starts the task that hears of events.
-    fn watch_events(
-        &self,
-        messages: mpsc::Sender<WebhookDelivery>,
-        worker: SharedWorker,
-        stop: CancellationToken,
-    ) -> JoinHandle<()> {
+    /// Starts the task that makes jobs of messages.
+    fn follow_webhooks(&self, worker: SharedWorker, stop: CancellationToken) -> JoinHandle<()> {
         let ways = |api: &Self| {
             let (reload, reloads) = mpsc::unbounded_channel();
             *api.reporting().webhooks.lock() = Some(reload);
@@ -93,22 +68,21 @@ impl Api {
         self.reporting().loops.supervise("webhooks", SILENT, stop, move |heartbeat| {
             let reloads = first.lock().unwrap_or_else(PoisonError::into_inner).take();
             let reloads = reloads.unwrap_or_else(|| ways(&api));
-            let watch = EventWatch::new(api.clone(), messages.clone(), worker.clone());
-            async move { watch.run(reloads, &heartbeat).await }
+            let queue = WebhookQueue::new(api.clone(), worker.clone());
+            async move { queue.run(reloads, &heartbeat).await }
         })
     }
 }
 
 impl Webhooks {
-    /// Stops: what has been told becomes jobs, deliveries under way may end, the rest is for later.
+    /// Stops: other processes go on at once, deliveries under way may end, the rest is for later.
     pub async fn stop(self) {
-        let Self { api, watch, hand_over, worker, stop } = self;
+        let Self { api, follow, worker, stop } = self;
         stop.cancel();
-        // With nobody left who could ask, the watch ends, and with it what the hand-over waits for.
+        // With nobody left who could ask, the task ends.
         *api.reporting().webhooks.lock() = None;
         // One that takes too long is ended by being dropped.
-        let _ = tokio::time::timeout(LAST_MESSAGES, watch).await;
-        let _ = tokio::time::timeout(LAST_MESSAGES, hand_over).await;
+        let _ = tokio::time::timeout(LAST_PAGE, follow).await;
         if let Some(worker) = worker.lock().await.take() {
             worker.stop().await;
         }

@@ -1,11 +1,14 @@
 //! Cases about the outbox: what transitions leave for sinks, and how much of it waits (B2, D6).
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use backstop_core::failure::Cause;
 use backstop_core::failure::fingerprint::fingerprint;
 use backstop_core::handoff::{HandOffScope, KeyField};
 use backstop_core::job::{OnConflict, Operation};
 use backstop_core::outbox::{
-    MessageBody, OutboxBatch, OutboxKey, OutboxMessage, ResultStatus, Sink, SinkTopic,
+    EventScope, MessageBody, OutboxBatch, OutboxKey, OutboxMessage, ResultStatus, Sink, SinkTopic,
 };
 use backstop_core::reject::{Reject, RejectBatch, RejectScope, item_fingerprint};
 use backstop_core::{JobId, Timestamp, envelope};
@@ -34,7 +37,7 @@ async fn backlog(w: &Fixture, sink: &str) -> OutboxBacklog {
 
 fn statuses(messages: &[OutboxMessage]) -> Vec<(JobId, ResultStatus)> {
     let status = |message: &OutboxMessage| match message.body {
-        MessageBody::Result { status, .. } => (message.job, status),
+        MessageBody::Result { status, .. } => (message.job.expect("a job"), status),
         _ => panic!("{message:?}"),
     };
     messages.iter().map(status).collect()
@@ -220,7 +223,7 @@ pub async fn rejects_are_sent_once(w: Fixture) {
         w.store.annotate(vec![note]).await.expect("annotated").remove(0).expect("held");
     }
     let sent = messages(&w, "bad").await;
-    let rejects: Vec<_> = sent.iter().map(|message| (message.job, &message.body)).collect();
+    let rejects: Vec<_> = sent.iter().map(|message| (message.job.expect("a job"), &message.body)).collect();
     let expected =
         batch.rejects.iter().map(|reject| MessageBody::Reject { run: 1, attempt: 1, reject: reject.clone() });
     let expected: Vec<_> = expected.collect();
@@ -254,7 +257,7 @@ pub async fn events_are_sent_in_order_per_job(w: Fixture) {
             MessageBody::Event { data } => data["event"].as_str().expect("a name").to_owned(),
             other => panic!("{other:?}"),
         };
-        sent.iter().filter(|message| message.job == job).map(name).collect()
+        sent.iter().filter(|message| message.job == Some(job)).map(name).collect()
     };
     let run = ["started", "failed", "retrying", "started", "succeeded"];
     assert_eq!(names(id(1)), [&["enqueued"][..], &run].concat());
@@ -265,6 +268,37 @@ pub async fn events_are_sent_in_order_per_job(w: Fixture) {
     assert_eq!(ids.len(), sent.len(), "no two have one id");
 }
 
+/// V2, E13: of what happens a webhook is sent what it wants, and nothing is written for what none wants.
+pub async fn a_sink_is_sent_the_events_that_it_wants(w: Fixture) {
+    let names = |all: &[&str]| -> BTreeSet<Arc<str>> { all.iter().map(|name| (*name).into()).collect() };
+    let dead = EventScope { names: names(&["dead"]), ..EventScope::default() };
+    let bills =
+        EventScope { names: names(&["enqueued"]), queues: names(&["bills"]), ..EventScope::default() };
+    let acme = EventScope { tenant: Some("acme".into()), ..EventScope::default() };
+    let others = EventScope { except: names(&["acme/mail", "bills"]), ..EventScope::default() };
+    let scopes = [("dead", dead), ("bills", bills), ("acme", acme), ("others", others)];
+    w.told.take_messages(scopes.map(|(id, scope)| Sink::of_webhook(id, scope)));
+    w.told.stop_listening();
+    for (number, queue) in [(1, "bills"), (2, "acme/mail"), (3, "acmes/mail")] {
+        w.submit(job(number).queue(queue)).await;
+    }
+    let jobs = async |id: &str| -> Vec<Option<JobId>> {
+        messages(&w, &format!("webhook:{id}")).await.iter().map(|message| message.job).collect()
+    };
+    assert_eq!(jobs("dead").await, []);
+    assert_eq!(jobs("bills").await, [Some(id(1))]);
+    assert_eq!(jobs("acme").await, [Some(id(2))]);
+    assert_eq!(jobs("others").await, [Some(id(3))]);
+    let taken = w.running(job(4)).await;
+    w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
+    assert_eq!(jobs("dead").await, [Some(id(4))]);
+    // One that wants everything else has been sent the rest of it; only what is wanted was written.
+    assert_eq!((jobs("bills").await.len(), jobs("acme").await.len()), (1, 1));
+    let all = w.store.documents(DocumentRange::first(Drawer::Outbox, 1_000)).await.expect("documents");
+    let wanted = |document: &&Document| !document.key.starts_with("webhook:others/");
+    assert_eq!(all.items.iter().filter(wanted).count(), 3, "{:?}", all.items);
+}
+
 /// V1: no message tells of what was not stored.
 pub async fn a_batch_that_is_refused_sends_nothing(w: Fixture) {
     w.told.take_messages([Sink::new("told", [SinkTopic::Events])]);
@@ -272,8 +306,8 @@ pub async fn a_batch_that_is_refused_sends_nothing(w: Fixture) {
     let jobs = vec![job(2).0, job(3).key("k", OnConflict::Reject).0];
     let answers = w.store.submit(Submit { jobs, atomic: true }).await.expect("answered");
     assert!(answers.iter().all(Result::is_err));
-    let jobs: Vec<JobId> = messages(&w, "told").await.iter().map(|message| message.job).collect();
-    assert_eq!(jobs, [id(1)]);
+    let jobs: Vec<_> = messages(&w, "told").await.iter().map(|message| message.job).collect();
+    assert_eq!(jobs, [Some(id(1))]);
 }
 
 /// B2: what a full sink does not get is counted in the transaction, and what waits for it stays.

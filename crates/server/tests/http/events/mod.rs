@@ -3,6 +3,7 @@
 mod health;
 mod inside;
 mod metrics;
+mod processes;
 mod reader;
 mod sink;
 mod streams;

@@ -1,11 +1,13 @@
-//! Webhooks: signed, durable once handed over, and never in the way of a job (V2).
+//! Webhooks: signed, told of what every process does, and never in the way of a job (V2).
 
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
+use backstop::prelude::*;
 use backstop::{Event, Events};
 use backstop_server::{Caller, Scope, ServerSettings};
+use backstop_store::{Amend, DocumentRange, Drawer, Edit, Expect};
 use backstop_testing::TestEngine;
 use serde_json::{Value, json};
 
@@ -104,7 +106,11 @@ async fn a_receiver_that_hangs_holds_nothing_up_and_what_it_is_owed_is_kept() {
     let queue = queues.iter().find(|queue| queue.name == QUEUE).unwrap();
     assert_eq!(queue.pending + queue.running, 50);
     let text = harness.get("/metrics").await.text;
-    assert!(text.contains("backstop_webhook_dropped_total 0"), "{text}");
+    for line in
+        ["backstop_webhook_backlog 0", "backstop_webhook_refused_total 0", "backstop_events_lost_total 0"]
+    {
+        assert!(text.contains(line), "{line}: {text}");
+    }
     drop(service);
 }
 
@@ -197,4 +203,169 @@ async fn what_a_dead_process_left_is_called_off_when_nobody_subscribes_any_more(
     let service = harness.api.deliver_webhooks().await;
     deliveries(&mut events, "canceled", 1).await;
     service.stop().await;
+}
+
+/// Documents of a drawer.
+async fn documents(engine: &Backstop, drawer: Drawer) -> Vec<String> {
+    let found = engine.store().documents(DocumentRange::first(drawer, 100)).await.unwrap();
+    found.items.into_iter().map(|document| document.key).collect()
+}
+
+#[tokio::test]
+async fn what_a_process_without_a_server_does_is_told_once_by_one_of_two_servers() {
+    // V2
+    let folder = backstop_testbed::Folder::new("webhooks-two").unwrap();
+    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    let open = async || Backstop::open(&url).await.unwrap();
+    let (one, two) = (Harness::of(open().await, opened()), Harness::of(open().await, opened()));
+    let mut sink = Sink::new(&[204]).await;
+    make(&one, json!({ "url": sink.url, "events": ["canceled"] })).await;
+    let (first, second) = (one.api.deliver_webhooks().await, two.api.deliver_webhooks().await);
+    // It only submits and cancels, and nobody in it listens.
+    let engine = open().await;
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        let job = engine.enqueue_raw("mail", "{}").submit().await.unwrap().id;
+        engine.cancel(job, "no need").await.unwrap();
+        told.push(job.to_string());
+    }
+    let mut arrived = Vec::new();
+    for _ in 0..5 {
+        let message = sink.next().await.json();
+        assert!(message["data"]["node"].is_string(), "{message}");
+        arrived.push(message["data"]["job_id"].as_str().unwrap().to_owned());
+    }
+    arrived.sort_unstable();
+    told.sort_unstable();
+    assert_eq!(arrived, told);
+    first.stop().await;
+    second.stop().await;
+    assert!(sink.is_empty(), "each is told once");
+    assert_eq!(documents(&engine, Drawer::Outbox).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn another_server_goes_on_for_one_that_died() {
+    // V2
+    let test = TestEngine::new();
+    let (dead, alive) =
+        (Harness::of(test.engine().clone(), opened()), Harness::of(test.engine().clone(), opened()));
+    let service = dead.api.deliver_webhooks().await;
+    let mut sink = Sink::new(&[204]).await;
+    make(&dead, json!({ "url": sink.url, "events": ["enqueued"] })).await;
+    let submit = async || test.engine().enqueue_raw("mail", "{}").submit().await.unwrap().id.to_string();
+    let first = submit().await;
+    assert_eq!(sink.next().await.json()["data"]["job_id"], first);
+    // It is killed with the lease in its hands, and what is committed then waits.
+    drop(service);
+    let second = submit().await;
+    let listed = alive.get(WEBHOOKS).await.ok()["items"][0].clone();
+    assert_eq!((&listed["backlog"], &listed["refused"]), (&json!(1), &json!(0)), "{listed}");
+    assert_eq!(listed["last_error"], Value::Null);
+    let service = alive.api.deliver_webhooks().await;
+    test.advance(Duration::from_secs(20));
+    assert_eq!(sink.next().await.json()["data"]["job_id"], second);
+    service.stop().await;
+    assert!(sink.is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_written_for_what_no_webhook_wants() {
+    // V2
+    let harness = harness().await;
+    let id =
+        make(&harness, json!({ "url": "http://127.0.0.1:9/x", "events": ["canceled"] })).await["id"].clone();
+    let id = id.as_str().unwrap();
+    let mut last = None;
+    for _ in 0..3 {
+        last = Some(harness.engine().enqueue_raw("mail", "{}").submit().await.unwrap().id);
+    }
+    assert_eq!(documents(harness.engine(), Drawer::Outbox).await.len(), 0);
+    harness.engine().cancel(last.unwrap(), "no need").await.unwrap();
+    let kept = documents(harness.engine(), Drawer::Outbox).await;
+    assert!(kept.len() == 1 && kept[0].starts_with(&format!("webhook:{id}/")), "{kept:?}");
+    // What waits goes with the webhook and its sink.
+    harness.json(Method::DELETE, &format!("{WEBHOOKS}/{id}"), json!({})).await.ok();
+    for drawer in [Drawer::Outbox, Drawer::Sinks, Drawer::Webhooks] {
+        assert_eq!(documents(harness.engine(), drawer).await.len(), 0, "{drawer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_of_an_older_server_gets_its_sink_and_a_sink_without_one_goes() {
+    // V2
+    let harness = harness().await;
+    let mut sink = Sink::new(&[204]).await;
+    let made = make(&harness, json!({ "url": sink.url, "events": ["enqueued"] })).await;
+    let gone = make(&harness, json!({ "url": sink.url, "events": ["enqueued"] })).await;
+    let name = |made: &Value| format!("webhook:{}", made["id"].as_str().unwrap());
+    // The older server knows of no sinks: it makes a webhook without one, and removes one without its sink.
+    harness.engine().sinks().remove(&name(&made)).await.unwrap();
+    let key = gone["id"].as_str().unwrap().to_owned();
+    let edits = vec![Edit { drawer: Drawer::Webhooks, key, expect: Expect::Any, body: None }];
+    harness.engine().store().amend(Amend { edits, ..Amend::default() }).await.unwrap();
+    let service = harness.api.deliver_webhooks().await;
+    let views = harness.engine().sinks().webhooks().await.unwrap();
+    assert_eq!(views.iter().map(|view| view.sink.name.to_string()).collect::<Vec<_>>(), [name(&made)]);
+    harness.engine().enqueue_raw("mail", "{}").submit().await.unwrap();
+    assert_eq!(sink.next().await.json()["type"], "backstop.event.enqueued");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_damaged_webhook_holds_up_no_other() {
+    // V2, C7
+    let harness = harness().await;
+    let mut sink = Sink::new(&[204]).await;
+    let made = make(&harness, json!({ "url": sink.url, "events": ["enqueued"] })).await;
+    let store = harness.engine().store();
+    let found = store.documents(DocumentRange::first(Drawer::Webhooks, 10)).await.unwrap().items.remove(0);
+    let mut body: Value = serde_json::from_str(&found.body).unwrap();
+    let mut with_id = |id: &str| {
+        body["id"] = json!(id);
+        body.to_string()
+    };
+    // They come before it, and are read first.
+    let damaged =
+        [("a no name", with_id("a no name")), ("another", with_id("other")), ("at all", "{".to_owned())];
+    let edits = damaged.map(|(key, body)| Edit {
+        drawer: Drawer::Webhooks,
+        key: key.to_owned(),
+        expect: Expect::Any,
+        body: Some(body.into()),
+    });
+    store.amend(Amend { edits: edits.into(), ..Amend::default() }).await.unwrap();
+    // The sink of the good one has to be set again.
+    let name = format!("webhook:{}", made["id"].as_str().unwrap());
+    harness.engine().sinks().remove(&name).await.unwrap();
+    let service = harness.api.deliver_webhooks().await;
+    let views = harness.engine().sinks().webhooks().await.unwrap();
+    assert_eq!(views.iter().map(|view| view.sink.name.to_string()).collect::<Vec<_>>(), [name]);
+    harness.engine().enqueue_raw("mail", "{}").submit().await.unwrap();
+    assert_eq!(sink.next().await.json()["type"], "backstop.event.enqueued");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_webhook_hears_of_new_failures_and_of_what_is_about_no_job() {
+    // V1, V2, D2
+    let harness = harness().await;
+    let service = harness.api.deliver_webhooks().await;
+    let mut sink = Sink::new(&[204]).await;
+    make(&harness, json!({ "url": sink.url, "events": ["incident_opened"] })).await;
+    let worker = harness.engine().worker(()).register::<Breaks>().queue("default", 1).inline().unwrap();
+    harness.engine().enqueue(Breaks {}).submit().await.unwrap();
+    worker.drain(1).await.unwrap();
+    let message = sink.next().await.json();
+    assert_eq!(
+        (&message["type"], &message["data"]["kind"]),
+        (&json!("backstop.event.incident_opened"), &json!("breaks"))
+    );
+    service.stop().await;
+}
+
+/// Fails, and is dead at once.
+#[job(max_retries = 0)]
+async fn breaks() -> JobResult {
+    Err("it is broken".into())
 }
