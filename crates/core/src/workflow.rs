@@ -20,7 +20,7 @@ pub use crate::job::{PartOf, WorkflowMark};
 pub use advance::{Advance, JobEnd, Workflow, WorkflowBody, WorkflowStatus};
 pub use batch::{BatchProgress, BatchRule, InvalidBatchRule};
 pub use condition::{Condition, NodeEnd, ResultTest};
-pub use end_note::EndNote;
+pub use end_note::{EndDocument, EndNote};
 pub use ended::{DeadPart, EndCounts, WorkflowEnd};
 pub use graph::{Edge, Graph, GraphNode, Join};
 pub use progress::{CancelCause, NodeMove, NodeState, WorkflowCounts, WorkflowProgress};

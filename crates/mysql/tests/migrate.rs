@@ -65,8 +65,7 @@ fn success(claimed: &ClaimedJob) -> Ending {
 }
 
 fn death(claimed: &ClaimedJob) -> Ending {
-    let decision =
-        Decision { verdict: Verdict::Dead { reason: TerminalReason::NonRetryable }, trace: Vec::new() };
+    let decision = Decision::plain(Verdict::Dead { reason: TerminalReason::NonRetryable });
     let mut ending = Ending::plain(claimed.job.spec.header(), Cause::Permanent, decision);
     let print = fingerprint("work", "Broken", "it broke");
     ending.failure =

@@ -109,7 +109,7 @@ pub(crate) fn query(
     claim.queues.retain(|wanted| jobs.iter().any(|job| job.spec.queue == wanted.queue));
     let rounds = rounds(&claim.queues);
     let [round] = &*rounds else { return None };
-    let may = !shared.wants().events && short_claim::is_plain(state, shared, &claim, round);
+    let may = !shared.wants().events && short_claim::is_plain(shared, &claim, round);
     may.then(|| {
         let start = start(state, &claim.queues);
         (short_claim::query(shared, &claim, &rooms(round, usize::MAX), &start), start)

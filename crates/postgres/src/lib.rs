@@ -13,7 +13,7 @@
 //! - `short_end`: how most runs end.
 //! - `group_commit`, `waiting_submits`: submits that share a commit. `claim_at_submit`, `offers`: claims that share it
 //!   with them.
-//! - `listen`: wake-ups between processes. `check`: what `doctor` says.
+//! - `listen`, `notice_pause`: wake-ups between processes. `check`: what `doctor` says.
 
 mod backend;
 mod bind;
@@ -28,6 +28,7 @@ mod group_commit;
 mod list;
 mod listen;
 mod migrate;
+mod notice_pause;
 mod offers;
 mod open;
 mod options;

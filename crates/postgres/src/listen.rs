@@ -181,21 +181,33 @@ async fn forward_notices(
         }
         drop(handle);
         let next = Instant::now() + probe_every;
-        while let Ok(notice) = tokio::time::timeout_at(next, notices.recv()).await {
-            let Some(payload) = notice else {
-                return Err(SqlFailure::Lost("the listening connection ended".to_owned()));
-            };
-            pass_on(store, &payload, token);
+        loop {
+            let Some(handle) = store.upgrade() else { return Ok(()) };
+            let rest = handle.state.notices.due();
+            drop(handle);
+            match tokio::time::timeout_at(rest.map_or(next, |rest| rest.min(next)), notices.recv()).await {
+                Ok(Some(payload)) => pass_on(store, &payload, token),
+                Ok(None) => return Err(SqlFailure::Lost("the listening connection ended".to_owned())),
+                Err(_) => {}
+            }
+            let now = Instant::now();
+            if let Some(handle) = store.upgrade().filter(|handle| handle.state.notices.wake(now)) {
+                handle.shared.observer().work_arrived();
+            }
+            if now >= next {
+                break;
+            }
         }
     }
 }
 
-/// Wakes the workers of this process, if the notice is from another one and about a queue they serve.
+/// Wakes the workers of this process, if the notice is from another one and about a queue they serve, unless they rest.
 fn pass_on(store: &WeakStoreHandle, payload: &str, token: &str) {
     let Some((sender, queue)) = payload.split_once(' ') else { return };
     if sender != token
         && let Some(handle) = store.upgrade()
         && handle.state.serves(queue)
+        && handle.state.notices.hear(Instant::now())
     {
         handle.shared.observer().work_arrived();
     }

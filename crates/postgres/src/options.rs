@@ -34,9 +34,8 @@ pub struct Options {
     pub migrate: bool,
     /// A transaction that is open for longer is named by `doctor`: it keeps dead rows from being removed.
     pub old_transaction: Duration,
-    /// Claims and ends go the short way even while somebody listens to events; for tests. What is told of a run may
-    /// then come after what is told of something later.
-    pub short_claims: bool,
+    /// No claim and no end is made in one statement; for tests.
+    pub long_way: bool,
 }
 
 /// Where notices of other processes are heard.
@@ -64,7 +63,7 @@ impl Default for Options {
             probe: Duration::from_secs(20),
             migrate: true,
             old_transaction: Duration::from_secs(300),
-            short_claims: false,
+            long_way: false,
         }
     }
 }

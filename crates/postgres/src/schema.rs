@@ -30,7 +30,7 @@ pub(crate) use pick::rest_of_job;
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
 pub(crate) const MIGRATIONS: &[&[&str]] = &[
     FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH, TWELFTH, THIRTEENTH,
-    FOURTEENTH, FIFTEENTH,
+    FOURTEENTH, FIFTEENTH, SIXTEENTH,
 ];
 
 /// The newest version this program knows.
@@ -371,7 +371,11 @@ const FOURTEENTH: &[&str] = &[
 ];
 
 /// Most runs end in one statement. Programs of earlier versions go on beside it with statements of their own.
-const FIFTEENTH: &[&str] = &[end::END_RUNS];
+const FIFTEENTH: &[&str] = &[end::END_RUNS, end::END_RUNS_UNNOTED];
+
+/// So do those of workflows. Programs of the version before go on beside it: the function that they know does what it
+/// did, by the new one.
+const SIXTEENTH: &[&str] = &[end::END_RUNS, end::END_RUNS_UNNOTED];
 
 /// How an index is made beside everything that is going on.
 const CREATE_INDEX: &str = "CREATE INDEX ";

@@ -9,8 +9,8 @@ use backstop_core::failure::{Cause, Decision, TerminalReason, Verdict};
 use backstop_core::job::{Aging, Ending, FailureRecord, NewJob, Operation, Retention, Spec, State};
 use backstop_core::{JobId, WorkerId};
 use backstop_store::{
-    Amend, Amended, Claim, ClaimQueue, Drawer, Duty, Edit, Expect, Finish, InspectStore, KnownKind,
-    NewWorker, Submit, WorkStore,
+    Amend, Amended, Claim, ClaimQueue, ClaimedJob, Drawer, Duty, Edit, Expect, Finish, InspectStore,
+    KnownKind, NewWorker, Submit, WorkStore,
 };
 use backstop_testbed::shared;
 use tokio_postgres::{Client, NoTls};
@@ -101,8 +101,8 @@ pub(crate) async fn submit(store: &PostgresStore, number: u128, key: &str) -> (J
     (answer.id, answer.state, answer.deduplicated)
 }
 
-/// Runs the one job that is due, to its death or to a good end.
-pub(crate) async fn run(store: &PostgresStore, dies: bool) {
+/// Claims the one job that is due.
+async fn take(store: &PostgresStore) -> ClaimedJob {
     let kinds: Arc<[KnownKind]> = [KnownKind { kind: "work".into(), version: 1 }].into();
     let worker = NewWorker {
         id: WORKER,
@@ -121,12 +121,17 @@ pub(crate) async fn run(store: &PostgresStore, dies: bool) {
         aging: Aging::default(),
         limits: Default::default(),
     };
-    let taken = store.claim(claim).await.expect("live").jobs.remove(0);
+    store.claim(claim).await.expect("live").jobs.remove(0)
+}
+
+/// Runs the one job that is due, to its death or to a good end.
+pub(crate) async fn run(store: &PostgresStore, dies: bool) {
+    let taken = take(store).await;
     let header = taken.job.spec.header();
     let mut ending = Ending::plain(header.clone(), Cause::Succeeded, Decision::succeeded());
     if dies {
         let reason = TerminalReason::NonRetryable;
-        let dead = Decision { verdict: Verdict::Dead { reason }, trace: Vec::new() };
+        let dead = Decision::plain(Verdict::Dead { reason });
         ending = Ending::plain(header, Cause::Permanent, dead);
         let (error_type, message) = ("Broken".to_owned(), "it broke".to_owned());
         let fingerprint = fingerprint("work", &error_type, &message);
@@ -223,6 +228,30 @@ async fn what_a_program_of_the_first_version_archives_meanwhile_is_pruned_too() 
         store.lead(WORKER, vec![Duty::Prune], Duration::from_secs(60)).await.expect("led")[0].expect("free");
     assert_eq!(store.prune(term, Duration::ZERO, 1).await.expect("pruned"), 1, "behind three that never ran");
     assert_eq!(store.prune(term, Duration::ZERO, 1).await.expect("pruned"), 0);
+    drop(store);
+    client.batch_execute(&format!("DROP SCHEMA {name} CASCADE")).await.expect("dropped");
+}
+
+/// The statement with which a program of the fifteenth version ends the run of the only job.
+const ENDED_BY_THE_FIFTEENTH: &str = "SELECT backstop.end_runs(NULL::bigint, ARRAY[c.fence], ARRAY[c.worker], \
+     ARRAY[c.edits::bigint], ARRAY[''::bytea], NULL::text, ARRAY[1::bigint], ARRAY[j.id], ARRAY[j.lane::bigint], \
+     ARRAY[j.run_at], '{}'::bigint[], ARRAY[c.claimed_at], '{}'::text[], '{}'::text[], '{}'::text[]) \
+     FROM backstop.claim c, backstop.job j";
+
+#[tokio::test]
+async fn a_program_of_the_fifteenth_version_ends_runs_with_the_function_that_it_knows() {
+    // L5, L17
+    let name = format!("ends_{}", std::process::id());
+    let (schema, client) = (Schema::named(&name).expect("a plain name"), connect().await);
+    let store = open(&name).await;
+    submit(&store, 1, "ran").await;
+    take(&store).await;
+    let end = schema.text(ENDED_BY_THE_FIFTEENTH);
+    let ended: bool = client.query_one(&*end, &[]).await.expect("the function is there").get(0);
+    assert!(ended, "the claim is as it is remembered");
+    let job = store.jobs(vec![id(1)]).await.expect("read").remove(0).expect("it is there");
+    assert_eq!((job.view.record.state, job.view.record.runs), (State::Succeeded, 1));
+    assert!(client.query_opt(&*end, &[]).await.expect("the claim is gone").is_none());
     drop(store);
     client.batch_execute(&format!("DROP SCHEMA {name} CASCADE")).await.expect("dropped");
 }

@@ -34,7 +34,7 @@ impl Server for PostgresServer {
             let rounds = rounds(&claim.queues);
             // In one statement if that can be, in a transaction otherwise.
             let short = match &*rounds {
-                [round] if short_claim::is_plain(&self.0, &tx.shared, claim, round) => {
+                [round] if !self.0.long_way && short_claim::is_plain(&tx.shared, claim, round) => {
                     short_claim::take(tx, &self.0, claim, &rooms(round, usize::MAX)).await
                 }
                 _ => Ok(None),
@@ -47,6 +47,9 @@ impl Server for PostgresServer {
             if matches!(&claimed, Err(SqlFailure::Again(problem)) if problem.contains(sql::CLAIM_KEY)) {
                 // The number that was drawn is that of a claim which is still there.
                 tx.shared.fences.note_behind();
+            }
+            if let Ok(claimed) = &claimed {
+                self.0.notices.look(!claimed.jobs.is_empty(), tokio::time::Instant::now());
             }
             claimed
         })
@@ -61,7 +64,14 @@ impl Server for PostgresServer {
     }
 
     fn peek<'a>(&'a self, tx: &'a mut Transaction, claim: &'a Claim) -> Pending<'a, Peek> {
-        Box::pin(claim::peek(tx, &self.0, claim))
+        Box::pin(async move {
+            let peek = claim::peek(tx, &self.0, claim).await?;
+            // Whether what it sees is there to be taken is found out by the claim.
+            if !peek.has_work() {
+                self.0.notices.look(false, tokio::time::Instant::now());
+            }
+            Ok(peek)
+        })
     }
 
     fn fold<'a>(&'a self, tx: &'a mut Transaction, limit: usize) -> Pending<'a, usize> {

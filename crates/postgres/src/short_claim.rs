@@ -1,13 +1,13 @@
-//! A claim in one statement (L2-L5): `backstop.take` takes the jobs and writes the claim, and nothing is around it.
+//! A claim in one statement (L2-L5): `backstop.take` takes the jobs and writes the claim. Nothing is around it, unless
+//! somebody listens to events: then a transaction is, in which starts get their place in the order of the commits.
 //!
 //! For what most claims are: jobs that start as they are claimed, and suspects, which are only held (C3). All else is
 //! left to [`claim`](crate::claim), which decides in a transaction.
 
-use backstop_core::outbox::SinkTopic;
 use backstop_core::{Fence, Timestamp, event};
 use backstop_sql::claim::{Room, hand_out, in_order, row_of};
 use backstop_sql::load::meet_lanes;
-use backstop_sql::{Query, Row, Shared, SqlFailure, Transaction};
+use backstop_sql::{Query, Row, Session, Shared, SqlFailure, Transaction};
 use backstop_store::working_set::LoadedJob;
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
 
@@ -17,14 +17,12 @@ use crate::sql;
 use crate::state::ServerState;
 
 /// True when one statement is enough: nothing is claimed ahead, no limit has to be locked and no job takes turns (H5),
-/// and nobody listens for starts, which would have to be reported in the order of the commits, or be written with them.
-pub(crate) fn is_plain(state: &ServerState, shared: &Shared, claim: &Claim, round: &[&ClaimQueue]) -> bool {
-    let wants = shared.wants();
-    let unwritten = state.short_claims && !wants.sinks.takes_any(SinkTopic::Events);
-    let unheard = unwritten || !wants.events;
+/// and no sink takes starts, which would have to be written with them.
+pub(crate) fn is_plain(shared: &Shared, claim: &Claim, round: &[&ClaimQueue]) -> bool {
+    let unwritten = !shared.wants().sinks.take_events_named("started");
     let unlimited = claim.limits_in_reach().next().is_none();
     let plain = |queue: &&ClaimQueue| queue.start >= queue.limit && !shared.turns.is_due(&queue.queue);
-    unheard && unlimited && round.iter().all(plain)
+    unwritten && unlimited && round.iter().all(plain)
 }
 
 /// Takes due jobs; none when some are due that take turns, and nothing was taken.
@@ -36,16 +34,22 @@ pub(crate) async fn take(
 ) -> Result<Option<Claimed>, SqlFailure> {
     let shared = tx.shared.clone();
     let start = start(state, &claim.queues);
-    let answer = TakenClaim::read(claim, tx.one_alone(query(&shared, claim, rooms, &start)).await?)?;
+    let (heard, query) = (shared.observer().wants_events(), query(&shared, claim, rooms, &start));
+    let rows = if heard { tx.one(query).await? } else { tx.one_alone(query).await? };
+    let answer = TakenClaim::read(claim, rows)?;
     if answer.update.turns.is_some() {
         return Ok(None);
     }
     meet_lanes(tx, &shared.lanes, &answer.rows, 1).await?;
-    let claimed = answer.hand_out(state, &shared, claim, rooms, &start)?;
-    if state.short_claims && !claimed.jobs.is_empty() {
-        let started = |of: &ClaimedJob| event::started(of.job.spec.header(), of.record.runs, claimed.now);
-        tx.tell_of(claimed.jobs.iter().filter(|of| of.is_started()).map(started).collect());
+    if !heard {
+        return answer.hand_out(state, &shared, claim, rooms, &start).map(Some);
     }
+    // Nobody else can change what was taken before it is committed.
+    let turn = tx.draw_turn(answer.rows.iter().filter_map(|row| row.peek_job(1)));
+    tx.commit(Vec::new()).await?;
+    let claimed = answer.hand_out(state, &shared, claim, rooms, &start)?;
+    let started = |of: &ClaimedJob| event::started(of.job.spec.header(), of.record.runs, claimed.now);
+    tx.tell_of(turn, claimed.jobs.iter().filter(|of| of.is_started()).map(started).collect());
     Ok(Some(claimed))
 }
 

@@ -1,13 +1,14 @@
-//! Runs that end well and leave nothing else behind, in one statement: `backstop.end_runs` compares the claims with
-//! what is remembered of them, and writes what the rules have made of it.
+//! Runs that end well and leave nothing else behind than that they ended, in one statement: `backstop.end_runs`
+//! compares the claims with what is remembered of them, and writes what the rules have made of it.
 
 use backstop_core::Timestamp;
+use backstop_core::event::Event;
 use backstop_core::job::{Attempt, Stale, State};
 use backstop_sql::plain_ends::PlainEnds;
 use backstop_sql::row::first;
-use backstop_sql::{Query, Row, SqlFailure, Transaction, Value};
-use backstop_store::Finish;
+use backstop_sql::{Query, SqlFailure, Transaction, Value};
 use backstop_store::working_set::{ClaimRow, Done};
+use backstop_store::{Drawer, Finish};
 
 use crate::sql;
 use crate::state::ServerState;
@@ -19,15 +20,19 @@ pub(crate) async fn finish(
     endings: &[Finish],
 ) -> Result<Option<Vec<Result<State, Stale>>>, SqlFailure> {
     let shared = tx.shared.clone();
-    let Some(ends) = PlainEnds::of(&shared, endings, state.short_claims) else { return Ok(None) };
-    let Some(query) = query(shared.moment(), &ends) else { return Ok(None) };
-    let wrote = first(tx.one_alone(query).await?, Row::bool)?.unwrap_or_default();
-    if !wrote {
+    let Some(ends) = (!state.long_way).then(|| PlainEnds::of(&shared, endings)).flatten() else {
         return Ok(None);
-    }
+    };
+    let Some(query) = query(shared.moment(), &ends) else { return Ok(None) };
+    // Whoever changed these jobs before our statement has changed or locked their claims, and then nothing is written;
+    // whoever changes them after it draws after us.
+    let heard = !ends.events.is_empty();
+    let turn = tx.draw_turn(endings.iter().filter(|_| heard).map(|finish| finish.lease.job));
+    let told = first(tx.one_alone(query).await?, |row| Ok((row.bool()?, row.moment()?)))?;
+    let Some((true, now)) = told else { return Ok(None) };
     let answers = ends.written(&shared, endings);
-    if !ends.events.is_empty() {
-        tx.tell_of(ends.events);
+    if heard {
+        tx.tell_of(turn, ends.events.into_iter().map(|event| Event { at: now, ..event }).collect());
     }
     Ok(Some(answers))
 }
@@ -59,6 +64,11 @@ fn query(moment: Value, ends: &PlainEnds) -> Option<Query> {
         Value::Texts(sparse(runs.iter().map(|(_, run)| run.result.as_deref().map(str::to_owned)))),
         Value::Texts(sparse(runs.iter().map(|(_, run)| run.warning.clone()))),
         Value::Texts(sparse(runs.iter().map(|(_, run)| run.output.clone()))),
+        Value::jobs(&ends.records_out),
+        Value::text(Drawer::WorkflowEnds.as_str()),
+        Value::texts(ends.noted.iter().map(|noted| noted.before.as_str())),
+        Value::texts(ends.noted.iter().map(|noted| noted.behind.as_str())),
+        Value::texts(ends.noted.iter().map(|noted| noted.body.as_str())),
     ];
     Some(Query::new(sql::END, params))
 }

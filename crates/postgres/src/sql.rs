@@ -342,8 +342,9 @@ pub(crate) const PEEK: &str = "SELECT p.now, p.next_due, p.news, coalesce((SELEC
 
 // Ends. See `schema::end`.
 
-pub(crate) const END: &str =
-    "SELECT backstop.end_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+/// Whether they were written, and about when.
+pub(crate) const END: &str = "SELECT backstop.end_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, \
+     $15, $16, $17, $18, $19, $20), coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)";
 
 // Workers.
 

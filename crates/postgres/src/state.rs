@@ -12,8 +12,10 @@ use deadpool_postgres::Pool;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_postgres_rustls::MakeRustlsConnect;
+use uuid::Uuid;
 
 use crate::cursors::Cursors;
+use crate::notice_pause::NoticePause;
 use crate::offers::Offers;
 use crate::options::Options;
 use crate::schema::Schema;
@@ -36,8 +38,8 @@ pub(crate) struct ServerState {
     keep_idle: Duration,
     /// What `doctor` calls an old transaction.
     pub(crate) old_transaction: Duration,
-    /// See [`Options::short_claims`].
-    pub(crate) short_claims: bool,
+    /// See [`Options::long_way`].
+    pub(crate) long_way: bool,
     pub(crate) cursors: Cursors,
     /// When this process last removed arrivals that nobody needs any more.
     arrivals_cleared: Mutex<Option<Instant>>,
@@ -50,6 +52,8 @@ pub(crate) struct ServerState {
     served: RwLock<HashSet<Arc<str>>>,
     /// True while notices of other processes reach us.
     pub(crate) listening: AtomicBool,
+    /// When they are followed.
+    pub(crate) notices: NoticePause,
 }
 
 impl ServerState {
@@ -70,7 +74,7 @@ impl ServerState {
             encryption,
             keep_idle: options.keep_idle,
             old_transaction: options.old_transaction,
-            short_claims: options.short_claims,
+            long_way: options.long_way,
             cursors: Cursors::default(),
             arrivals_cleared: Mutex::default(),
             submits: WaitingSubmits::default(),
@@ -79,6 +83,7 @@ impl ServerState {
             arrived: Notify::new(),
             served: RwLock::default(),
             listening: AtomicBool::new(false),
+            notices: NoticePause::new(Uuid::now_v7().as_bytes()[15]),
         }
     }
 

@@ -2,6 +2,6 @@
 
 mod place;
 
-use place::InSchema;
+use place::LongWay;
 
-backstop_store::conformance!(InSchema);
+backstop_store::conformance!(LongWay);

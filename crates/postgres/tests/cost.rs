@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use backstop_core::event::Event;
 use backstop_core::failure::{Cause, Decision};
-use backstop_core::job::{Ending, NewJob, Spec};
+use backstop_core::job::{Ending, NewJob, Operation, Spec};
 use backstop_core::outbox::{Sink, SinkTopic, Sinks};
-use backstop_core::{JobId, WorkerId};
+use backstop_core::workflow::{EndNote, PartOf};
+use backstop_core::{JobId, WorkerId, WorkflowId};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Claim, ClaimQueue, ClaimedJob, DocumentRange, Drawer, Duty, Finish, InspectStore, KnownKind, NewWorker,
-    Observer, Submit, WorkStore,
+    Amend, Amended, Claim, ClaimQueue, ClaimedJob, DocumentRange, Drawer, Duty, Finish, InspectStore,
+    KnownKind, NewWorker, Observer, Submit, WorkStore,
 };
 use backstop_testbed::{DatabaseSettings, Folder, Postgres};
 use place::InSchema;
@@ -82,11 +83,17 @@ impl Bench {
     }
 
     async fn submit(&mut self) {
+        self.submit_with(|_| ()).await;
+    }
+
+    async fn submit_with(&mut self, change: impl Fn(&mut Spec)) {
         // As large as a small e-mail's order, and ids that grow, as those of the engine do.
         let payload = format!(r#"{{"to":"{}"}}"#, "x".repeat(100));
         let jobs = (0..BATCH).map(|_| {
             self.next += 1;
-            NewJob::new(Spec::new(JobId::from_u128(self.next), "work", payload.clone()))
+            let mut spec = Spec::new(JobId::from_u128(self.next), "work", payload.clone());
+            change(&mut spec);
+            NewJob::new(spec)
         });
         let jobs = jobs.collect();
         let answers = self.store.submit(Submit { jobs, atomic: true }).await.expect("stored");
@@ -139,6 +146,65 @@ fn a_plain_job_stays_cheap() {
     });
 }
 
+/// W1, W6: a job of a batch is claimed and ended by the statements of a plain one, and so is a step that was released:
+/// its note, and its row in `record`, go the same way. They were five to end them in a transaction.
+#[test]
+fn a_part_of_a_workflow_is_claimed_and_ended_like_a_plain_job() {
+    const FLOW: WorkflowId = WorkflowId::from_u128(7);
+    let part = |follows: bool| PartOf {
+        id: FLOW,
+        node: follows.then(|| "step".into()),
+        number: 0,
+        follows,
+        renewed: false,
+        payload_from: None,
+    };
+    let folder = Folder::new("part-cost").expect("a folder");
+    InSchema::block_on(async {
+        let mut bench = Bench::new(&folder).await;
+        // The first round makes the lane, and pages that later ones only fill.
+        let mut rounds = Vec::new();
+        for part in [None, None, Some(part(false)), Some(part(true))] {
+            let (of, first) = (part.clone(), bench.next + 1);
+            let ((), submit) = bench
+                .cost(async |bench: &mut Bench| {
+                    bench
+                        .submit_with(|spec| {
+                            if of.is_some() {
+                                spec.provenance_mut().part_of.clone_from(&of);
+                            }
+                        })
+                        .await;
+                })
+                .await;
+            if part.is_some_and(|part| part.follows) {
+                let ids = (first..=bench.next).map(JobId::from_u128);
+                let operations = ids.map(|id| (id, Operation::Release)).collect();
+                let released = bench.store.amend(Amend { operations, ..Amend::default() }).await;
+                assert!(matches!(released, Ok(Amended::Done { .. })), "{released:?}");
+            }
+            let (jobs, claim) = bench.cost(Bench::claim).await;
+            let ((), finish) = bench.cost(async |bench: &mut Bench| bench.finish(jobs).await).await;
+            rounds.push((submit, claim, finish));
+        }
+        let shown = format!("{rounds:?}");
+        // Others are told of new jobs beside the submit, and of those of the round before maybe only now.
+        let notices = 2;
+        for (submit, claim, finish) in &rounds[1..] {
+            assert!(submit.statements <= 4 + notices && claim.statements <= 1 + notices, "{shown}");
+            assert_eq!((finish.statements, finish.commits), (1, 1), "{shown}");
+        }
+        let range = DocumentRange::first(Drawer::WorkflowEnds, 100);
+        let notes = bench.store.documents(range).await.expect("read").items;
+        let ends: usize = notes.iter().map(|item| EndNote::read(&item.body).expect("notes").len()).sum();
+        // Each end of 500 is three documents.
+        assert_eq!((ends, notes.len()), (2 * BATCH, 6), "{shown}");
+        let rows = bench.server.psql("SELECT count(*) FROM backstop.record").expect("an answer");
+        assert_eq!(rows.trim(), "0", "nothing is left of a past that a part does not have");
+        println!("{shown}");
+    });
+}
+
 /// Who takes results.
 struct Taking(Sinks);
 
@@ -185,6 +251,39 @@ fn a_sink_costs_one_statement_for_a_batch() {
         assert_eq!((taken.statements, taken.commits), (6, none.commits), "{shown}");
         assert!(taken.log <= none.log + 250, "{shown}");
         println!("{shown}");
+    });
+}
+
+/// Hears of everything.
+struct AllEars;
+
+impl Observer for AllEars {
+    fn wants_events(&self) -> bool {
+        true
+    }
+
+    fn committed(&self, _events: Vec<Event>) {}
+
+    fn work_arrived(&self) {}
+}
+
+/// V1: who listens is told in the order of the commits, and no claim and no end takes a statement more for it.
+#[test]
+fn who_listens_costs_no_statement() {
+    let folder = Folder::new("listener-cost").expect("a folder");
+    InSchema::block_on(async {
+        let mut bench = Bench::new(&folder).await;
+        bench.store.observe(Arc::new(AllEars));
+        // The first round makes the lane.
+        bench.submit().await;
+        let jobs = bench.claim().await;
+        bench.finish(jobs).await;
+        bench.submit().await;
+        let (jobs, claim) = bench.cost(Bench::claim).await;
+        let ((), finish) = bench.cost(async |bench: &mut Bench| bench.finish(jobs).await).await;
+        let shown = format!("{claim:?} {finish:?}");
+        assert_eq!((claim.statements, claim.commits), (1, 1), "{shown}");
+        assert_eq!((finish.statements, finish.commits), (1, 1), "{shown}");
     });
 }
 

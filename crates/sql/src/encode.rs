@@ -88,13 +88,9 @@ fn rarely(number: u32) -> Option<i64> {
     (number > 0).then(|| number.into())
 }
 
-/// True when marks of a record are to be stored.
-pub(crate) fn is_marked(record: &Record) -> bool {
-    marked(record).is_some()
-}
-
-fn marked(record: &Record) -> Option<String> {
-    record.marks.as_deref().and_then(Marks::to_text)
+/// The marks of a job that has succeeded, where they stand in `done`.
+pub(crate) fn marks_when_done(record: &Record) -> Option<String> {
+    record.marks.as_deref().and_then(Marks::to_text_beside_job)
 }
 
 /// Writes a row of [`JOB`].
@@ -150,7 +146,8 @@ pub(crate) fn record(row: &mut Cells<'_>, of: &RecordRow, lane: Option<i64>) -> 
         .maybe_text(record.reason.map(TerminalReason::as_str))
         .maybe_text(record.cancel_reason.as_deref())
         .id(record.superseded_by.map(|id| id.as_uuid()))
-        .maybe_text(marked(record).as_deref());
+        // With the mark of a part, although its job has it: programs of earlier versions look for it here.
+        .maybe_text(record.marks.as_deref().and_then(Marks::to_text).as_deref());
     Ok(())
 }
 
@@ -175,7 +172,7 @@ pub(crate) fn done(row: &mut Cells<'_>, done: &Done, lane: Option<i64>) -> Resul
         .maybe_text(run.and_then(|run| run.result.as_deref()))
         .maybe_text(run.and_then(|run| run.warning.as_deref()))
         .maybe_text(run.and_then(|run| run.output.as_deref()))
-        .maybe_text(marked(record).as_deref());
+        .maybe_text(marks_when_done(record).as_deref());
     Ok(())
 }
 

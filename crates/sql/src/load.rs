@@ -56,6 +56,7 @@ pub(crate) fn read(row: &mut Row, lanes: &Lanes) -> Result<FoundJob, SqlFailure>
     let found = decode::job(row, false, |id| lanes.get(id))?;
     let (past, done) = (decode::record(row)?, decode::done(row)?);
     let rowed = past.is_some();
+    let done = done.map(|record| record.beside(&found.job.spec));
     let record = done.or(past).unwrap_or_else(|| Record::new(&found.job.spec, found.run_at));
     Ok(FoundJob { job: Arc::new(found.job), lane: found.lane, record, rowed })
 }

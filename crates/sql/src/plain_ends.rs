@@ -1,4 +1,5 @@
-//! Runs that end well and leave nothing else behind, which is what most runs do.
+//! Runs that end well and leave nothing else behind, or only the note that a part of a workflow has ended, which is
+//! what most runs do.
 //!
 //! What this process remembers of their claims is enough to know what there is to write, so nothing is read and locked
 //! before. Whether it is still so, and whether their worker lives, is for the one statement that writes it to find out;
@@ -10,10 +11,11 @@ use backstop_core::JobId;
 use backstop_core::event::Event;
 use backstop_core::failure::Cause;
 use backstop_core::job::{Record, Stale, State};
+use backstop_core::workflow::EndDocument;
 use backstop_store::Finish;
-use backstop_store::working_set::{ClaimRow, Done, WorkingSet};
+use backstop_store::working_set::{ClaimRow, Done, PlainWrites, WorkingSet};
 
-use crate::encode::is_marked;
+use crate::encode::marks_when_done;
 use crate::hold::by_fence;
 use crate::shared::Shared;
 
@@ -23,21 +25,23 @@ pub struct PlainEnds {
     pub claims: Vec<ClaimRow>,
     /// What to store, with the lane of each. The moment of their ends is the server's, not the one that stands here.
     pub done: Vec<(Done, i64)>,
-    /// What to tell of them, where that is asked for.
+    /// The jobs that had a row in `record`, with nothing in it that is to be kept.
+    pub records_out: Vec<JobId>,
+    /// What is noted of parts of workflows (W1-W6), at the moment that is the server's.
+    pub noted: Vec<EndDocument>,
+    /// What to tell of them, where that is asked for, with the moment that stands here.
     pub events: Vec<Event>,
 }
 
 impl PlainEnds {
-    /// The ends of these runs; none when one of them is not plain, or not remembered, or when somebody wants to hear of
-    /// them and they are not `told`: what is told goes by the order of commits, which is that of the locks.
+    /// The ends of these runs; none when one of them is not plain, or not remembered.
     #[must_use]
-    pub fn of(shared: &Shared, endings: &[Finish], told: bool) -> Option<Self> {
+    pub fn of(shared: &Shared, endings: &[Finish]) -> Option<Self> {
         let plain = |finish: &Finish| {
             let ending = &finish.ending;
             ending.cause == Cause::Succeeded && ending.follow_up.is_none() && ending.children.is_empty()
         };
-        let heard = shared.observer().wants_events();
-        if (heard && !told) || !endings.iter().all(plain) {
+        if !endings.iter().all(plain) {
             return None;
         }
         let leases: Vec<_> = endings.iter().map(|finish| finish.lease).collect();
@@ -57,13 +61,17 @@ impl PlainEnds {
         if !endings.iter().all(|finish| set.finish(finish) == Ok(State::Succeeded)) {
             return None;
         }
-        let (done, claims, mut events) = set.into_writes().into_plain_ends()?;
-        events.retain(|_| heard);
+        let PlainWrites { done, claims, records_out, ended: noted, mut events } =
+            set.into_writes().into_plain_ends()?;
+        if !shared.observer().wants_events() {
+            events.clear();
+        }
         let with_lane = |done: Done| {
             let lane = shared.lanes.id_of(&done.lane)?;
             (done.run.is_some() && has_no_past(&done.record)).then_some((done, lane))
         };
-        Some(Self { claims, done: done.into_iter().map(with_lane).collect::<Option<_>>()?, events })
+        let done = done.into_iter().map(with_lane).collect::<Option<Vec<_>>>()?;
+        Some(Self { claims, done, records_out, noted, events })
     }
 
     /// Follows what was committed; answers the endings.
@@ -85,5 +93,5 @@ fn has_no_past(record: &Record) -> bool {
     record.runs == 1
         && (record.attempt, record.crashes, record.deferrals, record.redrives) == (0, 0, 0, 0)
         && record.progress.is_none()
-        && !is_marked(record)
+        && marks_when_done(record).is_none()
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::Timestamp;
 use backstop_core::event::Event;
+use backstop_core::{JobId, Timestamp};
 use backstop_store::working_set::{LaneKey, ReadyRow, Turn, WorkingSet, Writes};
 use backstop_store::{Error, Observer};
 use futures_util::future::BoxFuture;
@@ -454,9 +454,17 @@ impl Transaction {
         }
     }
 
-    /// Notes what is to be told of what has been committed already.
-    pub fn tell_of(&mut self, events: Vec<Event>) {
-        self.news = Some(self.news_of(events, &[], false, LaneIds::default()));
+    /// A turn for what is to be told of these jobs. To be drawn while they are locked; or before the statement that
+    /// locks and changes them, when it changes nothing unless they are as they were before.
+    #[must_use]
+    pub fn draw_turn(&self, jobs: impl IntoIterator<Item = JobId>) -> Turn {
+        self.shared.commit_order.draw(jobs)
+    }
+
+    /// Notes what is to be told, at its turn, of what has been committed already.
+    pub fn tell_of(&mut self, turn: Turn, events: Vec<Event>) {
+        let (arrivals, lanes) = (BTreeSet::new(), LaneIds::default());
+        self.news = Some(News { turn, events, arrivals, lanes, lines_changed: false });
     }
 
     /// Tells what was committed, and answers whether the turn may have to pass on in some line.

@@ -106,7 +106,7 @@ fn requests(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Reques
             row.int(*count);
         }
     });
-    out.documents(writes)?;
+    out.documents(writes, now)?;
     counting::write(&mut out.0, writes, now);
     Ok(out.0)
 }
@@ -165,14 +165,14 @@ impl Out {
     }
 
     /// What a transaction leaves in drawers.
-    fn documents(&mut self, writes: &Writes) -> Result<(), SqlFailure> {
+    fn documents(&mut self, writes: &Writes, now: Timestamp) -> Result<(), SqlFailure> {
         // Raised alerts (D3). A moment and a job name one death: whoever wrote it before wrote the same.
         self.try_rows(Statement::SaveDocuments, &writes.alerts, |row, notice| {
             row.text(Drawer::Alerts.as_str()).text(&notice.key()).int(1).json(Some(notice))?;
             Ok(())
         })?;
-        self.rows(Statement::SaveDocuments, &EndNote::documents(&writes.ended), |row, (key, body)| {
-            row.text(Drawer::WorkflowEnds.as_str()).text(key).int(1).text(body);
+        self.rows(Statement::SaveDocuments, &EndNote::documents(&writes.ended), |row, ends| {
+            row.text(Drawer::WorkflowEnds.as_str()).text(&ends.key(now)).int(1).text(&ends.body);
         });
         let noted = writes.noted.iter().chain(&writes.outbox);
         self.rows(Statement::SaveDocuments, noted, |row, (drawer, key, body)| {

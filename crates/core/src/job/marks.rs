@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LogLines, Record, SignalWait, StepHistory, WorkflowMark};
+use super::{LogLines, Record, SignalWait, Spec, StepHistory, WorkflowMark};
 use crate::failure::Fingerprint;
 use crate::reject::RejectTally;
 use crate::time::Timestamp;
@@ -35,7 +35,8 @@ pub struct Marks {
     /// When it was due for the first time since it was charged last, of a job that may not be deferred for ever (H7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferred_since: Option<Timestamp>,
-    /// The workflow or batch that it is a part of (W1-W6).
+    /// The workflow or batch that it is a part of (W1-W6), as its job says; none once that workflow has called it off,
+    /// which is no end to be noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowMark>,
     /// What is stored of its steps and effects (W7, W8); it stays as long as the job.
@@ -71,6 +72,16 @@ impl Marks {
         (*self != Self::default()).then(|| serde_json::to_string(self).unwrap_or_default())
     }
 
+    /// The marks of a job that has succeeded, as stores keep them that read them beside the job: without what it says
+    /// itself. So most parts of workflows have none to keep. [`Record::beside`] reads it.
+    #[must_use]
+    pub fn to_text_beside_job(&self) -> Option<String> {
+        match self.workflow {
+            Some(_) => Self { workflow: None, ..self.clone() }.to_text(),
+            None => self.to_text(),
+        }
+    }
+
     /// Reads what [`Marks::to_text`] wrote.
     ///
     /// # Errors
@@ -86,6 +97,15 @@ impl Record {
         let mut marks = self.marks.take().unwrap_or_default();
         change(&mut marks);
         self.marks = (*marks != Marks::default()).then_some(marks);
+    }
+
+    /// The record of a job that has succeeded, with what [`Marks::to_text_beside_job`] has left to the job to say.
+    #[must_use]
+    pub fn beside(mut self, spec: &Spec) -> Self {
+        if let Some(part) = spec.part_of() {
+            self.mark(|marks| marks.workflow = Some(part.mark()));
+        }
+        self
     }
 
     /// Counts an entry into the dead letters as an alert, or as a repeat of the latest one (D3).
@@ -192,8 +212,8 @@ impl From<PlanId> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobId;
-    use crate::job::Spec;
+    use crate::job::PartOf;
+    use crate::{JobId, WorkflowId};
 
     const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
@@ -240,6 +260,29 @@ mod tests {
         assert_eq!(Marks::from_text(&marks.to_text().unwrap()).unwrap(), marks);
         record.mark(|marks| *marks = Marks::default());
         assert_eq!(record.marks, None, "empty marks are not kept");
+    }
+
+    #[test]
+    fn what_a_job_says_itself_is_not_kept_beside_it() {
+        // W1
+        let mut spec = Spec::new(JobId::from_u128(1), "work", "{}");
+        let id = WorkflowId::from_u128(7);
+        let part = PartOf { id, node: None, number: 0, follows: false, renewed: false, payload_from: None };
+        spec.provenance_mut().part_of = Some(part.clone());
+        let mut record = Record::new(&spec, NOW);
+        let marks = record.marks.clone().unwrap();
+        assert_eq!(marks.workflow, Some(part.mark()));
+        assert_eq!(marks.to_text_beside_job(), None, "a part has nothing else");
+        assert_eq!(Record { marks: None, ..record.clone() }.beside(&spec), record);
+        assert_eq!(record.clone().beside(&spec), record, "also when an earlier version has kept it");
+
+        record.note_alert("aaaa", NOW);
+        let text = record.marks.as_ref().unwrap().to_text_beside_job().unwrap();
+        assert!(text.contains("aaaa") && !text.contains("workflow"), "{text}");
+        let read = Record { marks: Marks::from_text(&text).ok().map(Box::new), ..record.clone() };
+        assert_eq!(read.beside(&spec), record);
+        let plain = Record { marks: None, ..record };
+        assert_eq!(plain.clone().beside(&Spec::new(JobId::from_u128(2), "work", "{}")), plain);
     }
 
     #[test]

@@ -185,6 +185,12 @@ impl Workflow {
         advance
     }
 
+    /// Shows it as held back by people, also when all of it had ended: a dead step of it is driven again.
+    pub const fn hold_back(&mut self) {
+        // It is removed by its age when it has an end.
+        (self.status, self.finished_at) = (WorkflowStatus::Paused, None);
+    }
+
     /// Its steps, or its jobs, by where they are.
     #[must_use]
     pub fn counts(&self) -> WorkflowCounts {

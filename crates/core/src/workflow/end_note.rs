@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 const MOST_TOGETHER: usize = 200;
 
 /// That a job of a workflow or a batch has ended: written in the transaction that ends it, and removed in the one that
-/// does what follows.
+/// does what follows. When that was stands in the key of its document and nowhere else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndNote {
     /// The job.
@@ -25,8 +25,36 @@ pub struct EndNote {
     /// True when it had failed before, and that was noted then: it was driven again, or given up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
-    /// When.
-    pub at: Timestamp,
+}
+
+/// A note as it is written.
+#[derive(Serialize)]
+struct WrittenNote<'n> {
+    #[serde(flatten)]
+    note: &'n EndNote,
+    /// Programs of earlier versions read no note without a moment, and make nothing of it: any will do.
+    at: Timestamp,
+}
+
+/// Notes of one workflow that are committed together, as one document. The moment of that stands in the middle of its
+/// key, so that a store may learn it as it writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndDocument {
+    /// The key before the moment.
+    pub before: String,
+    /// The key behind it.
+    pub behind: String,
+    /// What it says.
+    pub body: String,
+}
+
+impl EndDocument {
+    /// The key of what is committed at `now`. One job ends once in a moment, so no other document has it. The moment is
+    /// written with 19 digits: documents of one workflow stand together, in the order of time.
+    #[must_use]
+    pub fn key(&self, now: Timestamp) -> String {
+        format!("{}{:019}{}", self.before, now.as_micros().max(0), self.behind)
+    }
 }
 
 impl EndNote {
@@ -48,31 +76,35 @@ impl EndNote {
             // A dead letter that is taken back as it was has not died again.
             return None;
         }
-        Some(Self { job, mark, end, again: after.redrives > 0 || put_aside, at: after.finished_at? })
+        Some(Self { job, mark, end, again: after.redrives > 0 || put_aside })
     }
 
-    /// Notes that are committed together as documents, key and body: those of one workflow are one, so that a batch
-    /// whose jobs end by the hundred costs little more than jobs of their own. Documents of one workflow stand
-    /// together, in the order of time.
+    /// Notes that are committed together as documents: those of one workflow are one, so that a batch whose jobs end by
+    /// the hundred costs little more than jobs of their own.
     #[must_use]
-    pub fn documents(notes: &[Self]) -> Vec<(String, String)> {
+    pub fn documents(notes: &[Self]) -> Vec<EndDocument> {
         let mut by_workflow: BTreeMap<WorkflowId, Vec<&Self>> = BTreeMap::new();
         for note in notes {
             by_workflow.entry(note.mark.id).or_default().push(note);
         }
         let chunks = by_workflow.values().flat_map(|notes| notes.chunks(MOST_TOGETHER));
-        // A list of ids and words has no way to fail.
-        chunks.map(|notes| (notes[0].key(), serde_json::to_string(notes).unwrap_or_default())).collect()
+        chunks.map(Self::document).collect()
+    }
+
+    fn document(notes: &[&Self]) -> EndDocument {
+        let written: Vec<WrittenNote<'_>> =
+            notes.iter().copied().map(|note| WrittenNote { note, at: Timestamp::EPOCH }).collect();
+        EndDocument {
+            before: format!("{}/", notes[0].mark.id),
+            behind: format!("/{}", notes[0].job),
+            // A list of ids and words has no way to fail.
+            body: serde_json::to_string(&written).unwrap_or_default(),
+        }
     }
 
     /// The notes of a document; none when it cannot be read.
     #[must_use]
     pub fn read(body: &str) -> Option<Vec<Self>> {
         serde_json::from_str(body).ok()
-    }
-
-    /// One job ends once in a moment, so no other document has this key.
-    fn key(&self) -> String {
-        format!("{}/{:019}/{}", self.mark.id, self.at.as_micros().max(0), self.job)
     }
 }

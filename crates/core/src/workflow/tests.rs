@@ -73,7 +73,7 @@ impl Play {
     fn end_of(&self, number: u32, end: NodeEnd, result: Value) -> JobEnd {
         let job = self.progress().job(&self.graph, number).expect("it has one");
         let mark = WorkflowMark { id: self.workflow.id, number };
-        JobEnd { note: EndNote { job, mark, end, again: false, at: NOW }, result: Some(result) }
+        JobEnd { note: EndNote { job, mark, end, again: false }, result: Some(result) }
     }
 
     fn succeeds(&mut self, name: &str) -> Advance {
@@ -294,7 +294,7 @@ fn a_dead_step_that_is_driven_again_goes_on_from_there_and_only_there() {
     assert_ne!(old, again, "what was called off stays so");
     // The note of the job that was called off comes late, and says nothing any more.
     let mark = WorkflowMark { id: play.workflow.id, number: 2 };
-    let late = EndNote { job: old, mark, end: NodeEnd::Canceled, again: false, at: NOW };
+    let late = EndNote { job: old, mark, end: NodeEnd::Canceled, again: false };
     let late = play.workflow.advance(Some(&play.graph), &[JobEnd { note: late, result: None }], NOW);
     assert!(late.is_empty() && !late.finished);
     let last = play.succeeds("c");
@@ -482,7 +482,7 @@ fn a_batch_ends_once() {
     let mut workflow = workflow(WorkflowBody::Batch(BatchProgress { total: 2, ..BatchProgress::default() }));
     let end = |job, end, again| {
         let mark = WorkflowMark { id: WorkflowId::from_u128(7), number: 0 };
-        let note = EndNote { job: JobId::from_u128(job), mark, end, again, at: NOW };
+        let note = EndNote { job: JobId::from_u128(job), mark, end, again };
         JobEnd { note, result: None }
     };
     let ends = [end(1, NodeEnd::Succeeded, false), end(2, NodeEnd::Failed, false)];
@@ -544,6 +544,34 @@ fn ends_of_parts_are_noted_and_no_others() {
     let mut after = before.clone();
     after.operate(&StoredJob { spec: plain.clone(), created_at: NOW }, &cancel, NOW).expect("allowed");
     assert_eq!(EndNote::of(plain.id, Some(&before), &after), None);
+}
+
+#[test]
+fn notes_stand_under_the_moment_of_their_commit() {
+    // W1, W3
+    let note = |workflow, job| EndNote {
+        job: JobId::from_u128(job),
+        mark: WorkflowMark { id: WorkflowId::from_u128(workflow), number: 3 },
+        end: NodeEnd::Failed,
+        again: job == 2,
+    };
+    let notes = [note(7, 1), note(8, 4), note(7, 2)];
+    let written = EndNote::documents(&notes);
+    let read: Vec<_> = written.iter().map(|document| EndNote::read(&document.body)).collect();
+    assert_eq!(read, [Some(vec![notes[0].clone(), notes[2].clone()]), Some(vec![notes[1].clone()])]);
+    let (early, late) = (written[0].key(Timestamp::from_micros(9)), written[0].key(NOW));
+    let (workflow, job) = (WorkflowId::from_u128(7), JobId::from_u128(1));
+    assert_eq!(early, format!("{workflow}/0000000000000000009/{job}"));
+    assert_eq!(late, format!("{workflow}/0001800000000000000/{job}"));
+    assert!(early < late, "in the order of time");
+    assert_eq!(written[0].key(Timestamp::MIN), format!("{workflow}/0000000000000000000/{job}"));
+
+    // Earlier versions have written the moment into the note, and read none without one.
+    let before = format!(
+        r#"[{{"job":"{job}","mark":{{"id":"{workflow}","number":3}},"end":"failed","at":"2026-11-15T09:30:00Z"}}]"#
+    );
+    assert_eq!(EndNote::read(&before), Some(vec![notes[0].clone()]));
+    assert!(written.iter().all(|document| document.body.contains(r#""at":"19"#)), "{written:?}");
 }
 
 #[test]

@@ -68,6 +68,11 @@ impl Outbox {
         self.lock().iter().map(|report| report.finish.lease).collect()
     }
 
+    /// How many are not durable yet.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<PendingEnding>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

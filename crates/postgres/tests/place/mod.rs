@@ -14,12 +14,15 @@ use backstop_testbed::shared;
 /// A schema that nobody else uses; dropped at the end.
 pub(crate) struct InSchema(String);
 
-/// The same, behind a pooler in transaction mode, and with claims that go the short way although somebody listens: each
-/// case is played on both ways.
+/// The same, with claims and ends that go the long way. Behind a pooler they go the short one, so each case is played on
+/// both.
+pub(crate) struct LongWay(InSchema);
+
+/// A schema behind a pooler in transaction mode.
 pub(crate) struct BehindPooler(InSchema);
 
 impl StorePlace for BehindPooler {
-    /// What differs from the place without a pooler is the way to the server and the short claims.
+    /// What differs from the place without a pooler is the way to the server, and that of claims and ends.
     const SEEDS: u64 = 10;
 
     fn fresh() -> Self {
@@ -30,8 +33,30 @@ impl StorePlace for BehindPooler {
         let url = format!("{}?schema={}", shared::pgbouncer(), self.0.name());
         let mut options = Options::default();
         options.clock = Some(Arc::new(clock));
-        options.short_claims = true;
         Arc::new(PostgresStore::open(&url, options).await.expect("the pooler takes a store"))
+    }
+
+    async fn lose_fences(&self) -> bool {
+        self.0.lose_fences().await
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        runtime().block_on(future)
+    }
+}
+
+impl StorePlace for LongWay {
+    const SEEDS: u64 = InSchema::SEEDS;
+
+    fn fresh() -> Self {
+        Self(InSchema::fresh())
+    }
+
+    async fn open(&self, clock: ManualClock) -> Arc<dyn Store> {
+        let mut options = Options::default();
+        options.clock = Some(Arc::new(clock));
+        options.long_way = true;
+        Arc::new(PostgresStore::open(&self.0.url(), options).await.expect("the test server takes a store"))
     }
 
     async fn lose_fences(&self) -> bool {

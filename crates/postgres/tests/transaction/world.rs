@@ -178,7 +178,7 @@ pub(crate) fn success(claimed: &ClaimedJob) -> Finish {
 pub(crate) fn death(claimed: &ClaimedJob) -> Finish {
     let (error_type, message) = ("Broken".to_owned(), "it broke".to_owned());
     let reason = TerminalReason::NonRetryable;
-    let decision = Decision { verdict: Verdict::Dead { reason }, trace: Vec::new() };
+    let decision = Decision::plain(Verdict::Dead { reason });
     let mut ending = Ending::plain(claimed.job.spec.header(), Cause::Permanent, decision);
     let fingerprint = fingerprint("work", &error_type, &message);
     ending.failure = Some(FailureRecord { error_type, message, fingerprint });

@@ -3,7 +3,7 @@
 use backstop_core::failure::Cause;
 use backstop_core::job::{NewJob, OnConflict, Operation, State};
 use backstop_core::workflow::{CancelCause, EndNote, NodeEnd, PartOf};
-use backstop_core::{JobId, Refusal, WorkflowId};
+use backstop_core::{JobId, Refusal, Timestamp, WorkflowId};
 
 use super::build::{JobDraft, ends_by, id, job, success};
 use super::fixture::{Fixture, numbers, secs};
@@ -26,13 +26,21 @@ fn part_of(number: u64, follows: bool) -> PartOf {
     PartOf { id: FLOW, node: Some("step".into()), number, follows, renewed: false, payload_from: None }
 }
 
+/// The moment that stands in the key of a note.
+fn moment_of(key: &str) -> Timestamp {
+    let micros = key.split('/').nth(1).and_then(|digits| digits.parse().ok());
+    Timestamp::from_micros(micros.expect("a moment between the workflow and the job"))
+}
+
 /// What is noted of ends: the job, its number, how it ended, and whether it had ended before.
 async fn noted(w: &Fixture) -> Vec<(JobId, u32, NodeEnd, bool)> {
     let found = w.store.documents(DocumentRange::first(Drawer::WorkflowEnds, 100)).await.expect("documents");
     let mut notes = Vec::new();
     for item in &found.items {
         let read = EndNote::read(&item.body).expect("notes");
-        assert_eq!(EndNote::documents(&read), [(item.key.clone(), item.body.to_string())]);
+        let written =
+            EndNote::documents(&read).into_iter().map(|one| (one.key(moment_of(&item.key)), one.body));
+        assert_eq!(written.collect::<Vec<_>>(), [(item.key.clone(), item.body.to_string())]);
         assert!(read.iter().all(|note| note.mark.id == FLOW));
         notes.extend(read);
     }
@@ -103,6 +111,67 @@ pub async fn ends_together_are_one_document(w: Fixture) {
     assert!(ended.iter().all(Result::is_ok));
     let found = w.store.documents(DocumentRange::first(Drawer::WorkflowEnds, 100)).await.expect("documents");
     assert_eq!((found.items.len(), noted(&w).await.len()), (1, 20));
+}
+
+/// W1, W3: a part that ends well is noted whatever it has gone through before, under the moment of its end, and goes on
+/// to say what it is a part of.
+pub async fn parts_with_a_past_are_noted(w: Fixture) {
+    w.submit(step(1)).await;
+    for number in 2..=4 {
+        w.submit(part(number)).await;
+    }
+    w.operate(id(2), Operation::Pause).await.expect("it is pending");
+    let w = w.reopen().await;
+    assert_eq!(operate(&w, vec![(id(1), Operation::Release)]).await, [Ok(true)]);
+    w.operate(id(2), Operation::Resume).await.expect("paused");
+    let worker = w.worker(1).await;
+    let taken = w.claim(worker, 4).await;
+    assert_eq!(numbers(&taken), [1, 2, 3, 4]);
+    assert_eq!(w.finish(&taken[2], ends_by(&taken[2], Cause::Error)).await, State::Pending);
+    let again = w.take(worker).await;
+    w.pass(secs(1));
+    let ends = [0, 1, 3].map(|at| Finish { lease: taken[at].lease, ending: success(&taken[at]) });
+    let ended = w.store.finish(ends.into()).await.expect("its worker is there");
+    assert_eq!(ended, [Ok(State::Succeeded); 3]);
+    assert_eq!(w.finish(&again, success(&again)).await, State::Succeeded);
+    let expected = [1, 2, 4, 3]
+        .map(|number| (id(number), u32::try_from(number).expect("small"), NodeEnd::Succeeded, false));
+    assert_eq!(noted(&w).await, expected);
+    let w = w.reopen().await;
+    assert_eq!(noted(&w).await, expected);
+    let found = w.store.documents(DocumentRange::first(Drawer::WorkflowEnds, 100)).await.expect("documents");
+    assert!(found.items.iter().all(|item| moment_of(&item.key) == w.now()), "{found:?}");
+    for number in 1..=4 {
+        let record = w.record(id(number)).await;
+        assert_eq!((record.state, record.finished_at), (State::Succeeded, Some(w.now())), "{number}");
+        let mark = record.marks.and_then(|marks| marks.workflow);
+        assert_eq!(mark, Some(part_of(number, false).mark()), "{number}");
+    }
+    let queue = w.queue("default").await;
+    assert_eq!((queue.pending, queue.running, queue.waiting, queue.succeeded), (0, 0, 0, 4));
+}
+
+/// W3: ends leave their notes also when another process has changed the claim that this one remembers.
+pub async fn ends_of_a_changed_claim_are_noted(w: Fixture) {
+    for number in 1..=3 {
+        w.submit(part(number)).await;
+    }
+    let worker = w.worker(1).await;
+    let taken = w.claim(worker, 3).await;
+    assert_eq!(numbers(&taken), [1, 2, 3]);
+    let (beside, cancel) = (w.beside().await, Operation::Cancel { reason: "enough".into() });
+    let canceled = beside.operate(vec![id(2)], cancel).await.expect("operate");
+    assert!(canceled.iter().all(Result::is_ok), "{canceled:?}");
+    w.pass(secs(1));
+    let ends = taken.iter().map(|taken| Finish { lease: taken.lease, ending: success(taken) }).collect();
+    let ended = w.store.finish(ends).await.expect("its worker is there");
+    assert_eq!(ended.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+    let expected = [
+        (id(2), 2, NodeEnd::Canceled, false),
+        (id(1), 1, NodeEnd::Succeeded, false),
+        (id(3), 3, NodeEnd::Succeeded, false),
+    ];
+    assert_eq!(noted(&w).await, expected);
 }
 
 /// W4: a dead part that is driven again is noted again when it ends again, as one that had ended before; one that is
@@ -210,11 +279,13 @@ pub async fn jobs_are_stored_with_a_change(w: Fixture) {
     assert_eq!(states, [State::Pending, State::Pending, State::Waiting]);
     let again = w.store.amend(change).await.expect("amend");
     assert!(matches!(again, Amended::Conflict { .. }), "it rests on what was there: {again:?}");
-    let more = Amend { jobs: jobs([job(2), job(4)]), ..Amend::default() };
-    assert!(
-        matches!(w.store.amend(more).await.expect("amend"), Amended::Done { .. }),
-        "an id again is the same job"
-    );
+    let keyed = |number, on_conflict| job(number).key("order", on_conflict);
+    let more = [job(2), keyed(4, OnConflict::Reject), keyed(5, OnConflict::Skip)];
+    let more = w.store.amend(Amend { jobs: jobs(more), ..Amend::default() }).await.expect("amend");
+    let Amended::Done { submitted, .. } = more else { panic!("nothing was expected: {more:?}") };
+    let answers: Vec<_> = submitted.iter().map(|answer| (answer.id, answer.deduplicated)).collect();
+    // An id again is the same job, and what is skipped is answered with the holder of its key.
+    assert_eq!(answers, [(id(2), true), (id(4), false), (id(4), true)]);
     assert_eq!(w.queue("default").await.pending, 3);
     assert_eq!(w.told.names(id(4)), ["enqueued"]);
 }

@@ -55,10 +55,8 @@ pub struct Aftermath {
 
 impl Aftermath {
     /// Judges what was read of every incident that was counted.
-    ///
-    /// # Errors
-    /// When a stored standing cannot be read.
-    pub fn of(counts: &[IncidentCount], seen: Vec<Seen>, now: Timestamp) -> Result<Self, serde_json::Error> {
+    #[must_use]
+    pub fn of(counts: &[IncidentCount], seen: Vec<Seen>, now: Timestamp) -> Self {
         let mut seen: HashMap<String, Seen> =
             seen.into_iter().map(|row| (row.fingerprint.clone(), row)).collect();
         let mut aftermath = Self::default();
@@ -73,7 +71,7 @@ impl Aftermath {
                 continue;
             }
             let Some(text) = &row.standing else { continue };
-            let mut standing = Standing::from_text(text)?;
+            let mut standing = Standing::from_text(text);
             if standing.recur(count.top_version.as_deref(), now) {
                 aftermath.standings.extend(standing.to_text().map(|text| (row.fingerprint, text)));
                 let (fingerprint, version) = (count.fingerprint.clone(), count.top_version.clone());
@@ -81,7 +79,7 @@ impl Aftermath {
                 aftermath.events.push(event::incident_regressed(fingerprint, kind, version, now));
             }
         }
-        Ok(aftermath)
+        aftermath
     }
 }
 

@@ -50,7 +50,7 @@ pub use fences::Fences;
 pub use held_jobs::HeldJobs;
 pub use incident::{Aftermath, IncidentCount, Seen};
 pub use submit::SubmitNeeds;
-pub use writes::{Done, LaneKey, LineWrites, PermitRow, ReadyRow, RecordRow, TurnRow, Writes};
+pub use writes::{Done, LaneKey, LineWrites, PermitRow, PlainWrites, ReadyRow, RecordRow, TurnRow, Writes};
 
 /// A job with its record, as it was loaded.
 #[derive(Debug, Clone)]

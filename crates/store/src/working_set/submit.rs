@@ -90,19 +90,21 @@ impl WorkingSet {
         Ok(answers)
     }
 
-    /// Stores jobs, all or none: answers the first one that is refused, and then nothing of this working set may be
-    /// written. What they need must be in it, as for [`WorkingSet::submit`].
+    /// Stores jobs, all or none: answers for each of them, or the first one that is refused, and then nothing of this
+    /// working set may be written. What they need must be in it, as for [`WorkingSet::submit`].
     ///
     /// # Errors
     /// When what is stored contradicts itself.
-    pub fn store_all(&mut self, jobs: &[NewJob]) -> Result<Option<(usize, Refusal)>, Error> {
+    pub fn store_all(&mut self, jobs: &[NewJob]) -> Result<Result<Vec<Submitted>, (usize, Refusal)>, Error> {
         self.expect(jobs.len());
+        let mut stored = Vec::with_capacity(jobs.len());
         for (index, new) in jobs.iter().enumerate() {
-            if let Err(refusal) = self.submit_one(new)? {
-                return Ok(Some((index, refusal)));
+            match self.submit_one(new)? {
+                Ok(submitted) => stored.push(submitted),
+                Err(refusal) => return Ok(Err((index, refusal))),
             }
         }
-        Ok(None)
+        Ok(Ok(stored))
     }
 
     fn submit_one(&mut self, new: &NewJob) -> Result<Result<Submitted, Refusal>, Error> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Decision};
-use backstop_core::job::{Ending, NewJob, OnConflict, Operation, Progress, Spec, State, StoredJob};
-use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
+use backstop_core::job::{Ending, NewJob, OnConflict, Operation, PartOf, Progress, Spec, State, StoredJob};
+use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId, WorkflowId};
 
 use super::claim_row::{ClaimRow, Slot};
 use super::{LoadedJob, Wants, WorkingSet, Writes};
@@ -78,6 +78,31 @@ fn a_success_is_one_row_which_is_its_ledger_too() {
     assert_eq!((run.number, run.fence, run.started_at), (1, Fence(5), NOW));
     assert_eq!(writes.claims[0].slots, [Slot::Open, Slot::Closed]);
     assert_eq!(tally(&writes), [0, -1, 1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_part_that_ends_well_is_plain_but_for_its_note() {
+    // W1
+    let mut spec = spec(1);
+    let id = WorkflowId::from_u128(7);
+    let part = PartOf { id, node: None, number: 0, follows: false, renewed: false, payload_from: None };
+    spec.provenance_mut().part_of = Some(part);
+    let job = Arc::new(StoredJob { spec, created_at: NOW });
+    let run =
+        |rowed| set_with_a_run(LoadedJob { rowed, ..LoadedJob::fresh(job.clone(), NOW) }, Slot::Started(NOW));
+    for rowed in [false, true] {
+        let (mut set, lease) = run(rowed);
+        let finish = Finish { lease, ending: ending(Cause::Succeeded, Decision::succeeded()) };
+        assert_eq!(set.finish(&finish), Ok(State::Succeeded));
+        let plain = set.into_writes().into_plain_ends().expect("nothing else is written");
+        assert_eq!((plain.done.len(), plain.claims.len(), plain.ended.len()), (1, 1, 1));
+        assert_eq!(plain.records_out, if rowed { vec![lease.job] } else { Vec::new() });
+    }
+    let (mut set, lease) = run(true);
+    set.operate(lease.job, &Operation::Cancel { reason: "no more".into() }).expect("allowed");
+    let writes = set.into_writes();
+    assert_eq!(writes.ended.len(), 1, "it has ended");
+    assert!(writes.into_plain_ends().is_none(), "and not well");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use backstop_core::alert::Notice;
 use backstop_core::event::Event;
 use backstop_core::failure::{Cause, Fingerprint};
 use backstop_core::job::{Attempt, Priority, Record, SharedResource, Spec, State, StoredJob};
-use backstop_core::workflow::EndNote;
+use backstop_core::workflow::{EndDocument, EndNote};
 use backstop_core::{Fence, JobId, Timestamp};
 
 use super::{ClaimRow, IncidentCount, LoadedJob, Origin, WorkingSet, lane_of};
@@ -174,6 +174,21 @@ pub struct Writes {
     pub work_arrived: bool,
 }
 
+/// What is written when all that happened is that runs ended well.
+#[derive(Debug)]
+pub struct PlainWrites {
+    /// Rows to put into `done`.
+    pub done: Vec<Done>,
+    /// Claims that changed.
+    pub claims: Vec<ClaimRow>,
+    /// Rows to take out of `record`.
+    pub records_out: Vec<JobId>,
+    /// What is noted of jobs of workflows and batches (W1-W6).
+    pub ended: Vec<EndDocument>,
+    /// What to tell after the commit.
+    pub events: Vec<Event>,
+}
+
 /// How lines change (L21).
 #[derive(Debug, Default)]
 pub struct LineWrites {
@@ -242,10 +257,10 @@ impl Writes {
         }
     }
 
-    /// The rows of runs that ended well and of their claims, and what to tell; none when anything else is to be
-    /// written. The counts follow from them.
+    /// What is written of runs that ended well; none when anything else is to be written too. The counts follow from
+    /// it.
     #[must_use]
-    pub fn into_plain_ends(self) -> Option<(Vec<Done>, Vec<ClaimRow>, Vec<Event>)> {
+    pub fn into_plain_ends(self) -> Option<PlainWrites> {
         // Every field by its name: one that is new has to be thought of here.
         let Self {
             jobs,
@@ -277,12 +292,15 @@ impl Writes {
         let nothing = [
             jobs.is_empty() && idempotency.is_empty() && keys_out.is_empty() && keys_in.is_empty(),
             ready_out.is_empty() && ready_in.is_empty() && turns_out.is_empty() && turns_in.is_empty(),
-            permits_out.is_empty() && records_in.is_empty() && records_out.is_empty() && attempts.is_empty(),
-            incidents.is_empty() && open.is_empty() && alerts.is_empty() && ended.is_empty(),
+            permits_out.is_empty() && records_in.is_empty() && attempts.is_empty(),
+            incidents.is_empty() && open.is_empty() && alerts.is_empty(),
             noted.is_empty() && outbox.is_empty() && !work_arrived,
             joined.is_empty() && left.is_empty() && heads_left.is_empty() && blocked.is_empty(),
         ];
-        nothing.iter().all(|nothing| *nothing).then_some((done, claims, events))
+        if nothing.contains(&false) {
+            return None;
+        }
+        Some(PlainWrites { done, claims, records_out, ended: EndNote::documents(&ended), events })
     }
 
     /// True when there is nothing to write.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError};
+use tokio::time::{Instant, timeout_at};
 
 use super::super::execute::hand_back;
 use super::super::report::PendingEnding;
@@ -12,6 +13,11 @@ use super::super::slots::Reserved;
 
 /// Jobs taken by one claim at most: enough to make a commit worth it, few enough to keep transactions short.
 pub(super) const BATCH: usize = 500;
+/// So much room is worth a claim of its own. A claim of one job costs the store about as much as one of so many.
+const WORTH_A_CLAIM: usize = 64;
+/// How long a claim of less waits for the room of runs whose ends are being written. A write that takes longer holds up
+/// nobody.
+const MOST_GATHERING: Duration = Duration::from_millis(10);
 
 /// A claim, and the room for what it brings: for each queue of the worker.
 pub(super) struct Wanted {
@@ -73,16 +79,24 @@ impl RunningWorker {
         queues.any(|(queue, room)| room.count() > 0 && !lock(&queue.buffer).is_empty())
     }
 
-    /// Lets slots that are being given back come back together, so that one claim fills them all.
+    /// Lets slots that are being given back come back together, so that one claim fills them all: also those of runs
+    /// whose ends are being written, while that is most of what a small claim could fill.
     async fn gather_room(&self) {
+        let until = Instant::now() + MOST_GATHERING;
         let mut gathered = 0;
         loop {
             let free = self.room();
-            if free == gathered || free >= BATCH {
+            if free >= BATCH {
                 return;
             }
-            gathered = free;
-            tokio::task::yield_now().await;
+            if free != gathered {
+                gathered = free;
+                tokio::task::yield_now().await;
+            } else if !is_worth_waiting(free, self.outbox.count())
+                || timeout_at(until, self.freed.notified()).await.is_err()
+            {
+                return;
+            }
         }
     }
 
@@ -184,5 +198,31 @@ impl RunningWorker {
             }
         }
         Ok(())
+    }
+}
+
+/// True when a claim for `free` slots had better wait for those of `ending` runs: at once it would take less than half
+/// of what it can take in a moment.
+const fn is_worth_waiting(free: usize, ending: usize) -> bool {
+    free > 0 && free < WORTH_A_CLAIM && ending >= free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_claims_wait_for_the_room_that_is_about_to_come() {
+        for (free, ending, waits) in [
+            (0, 9, false),
+            (1, 0, false),
+            (1, 1, true),
+            (10, 9, false),
+            (10, 22, true),
+            (WORTH_A_CLAIM - 1, WORTH_A_CLAIM, true),
+            (WORTH_A_CLAIM, BATCH, false),
+        ] {
+            assert_eq!(is_worth_waiting(free, ending), waits, "{free} free, {ending} about to be");
+        }
     }
 }

@@ -61,13 +61,21 @@ fn news_is_told_also_when_its_caller_has_gone_away() {
     assert_eq!(*told.lock().expect("no panic"), [2]);
 }
 
-/// What a transaction does, in this order: it locks its jobs and draws, it ends, its caller hands the news over.
+/// What a transaction does, in this order: it locks its jobs and draws, it ends, its caller hands the news over. One that
+/// is early knows what its jobs are like and draws; then it locks them and ends in one step, if nobody else has them
+/// locked and they are still like that, and does nothing otherwise.
 const STEPS: usize = 3;
+
+/// The jobs of a transaction, whether it rolls back, and whether it is early.
+type TransactionCase = (&'static [JobId], bool, bool);
 
 /// A transaction of the exhaustive test.
 struct Transaction {
     jobs: &'static [JobId],
     rolls_back: bool,
+    early: bool,
+    /// How often its jobs had been changed when it drew early.
+    known: Vec<u32>,
     done: usize,
     turn: Option<Turn>,
     waits: Option<Pin<Box<dyn Future<Output = ()>>>>,
@@ -79,14 +87,18 @@ struct World {
     told: Told,
     transactions: Vec<Transaction>,
     locked: BTreeSet<JobId>,
+    /// How often each job was changed.
+    edits: HashMap<JobId, u32>,
     commits: Vec<u32>,
 }
 
 impl World {
-    fn new(about: &[(&'static [JobId], bool)]) -> Self {
-        let each = |(jobs, rolls_back): &(&'static [JobId], bool)| Transaction {
+    fn new(about: &[TransactionCase]) -> Self {
+        let each = |(jobs, rolls_back, early): &TransactionCase| Transaction {
             jobs,
             rolls_back: *rolls_back,
+            early: *early,
+            known: Vec::new(),
             done: 0,
             turn: None,
             waits: None,
@@ -96,6 +108,7 @@ impl World {
             told: Told::default(),
             transactions: about.iter().map(each).collect(),
             locked: BTreeSet::new(),
+            edits: HashMap::new(),
             commits: Vec::new(),
         }
     }
@@ -104,7 +117,16 @@ impl World {
     fn step(&mut self, who: usize) -> bool {
         let number = u32::try_from(who).expect("small");
         let of = &mut self.transactions[who];
+        let edits: Vec<u32> =
+            of.jobs.iter().map(|job| self.edits.get(job).copied().unwrap_or_default()).collect();
         match of.done {
+            0 if of.early => {
+                of.known = edits;
+                of.turn = Some(self.turns.draw(of.jobs.iter().copied()));
+            }
+            1 if of.early && (of.jobs.iter().any(|job| self.locked.contains(job)) || of.known != edits) => {
+                (of.rolls_back, of.turn) = (true, None);
+            }
             0 if of.jobs.iter().any(|job| self.locked.contains(job)) => return false,
             0 => {
                 self.locked.extend(of.jobs);
@@ -114,12 +136,12 @@ impl World {
                 self.locked.retain(|job| !of.jobs.contains(job));
                 if !of.rolls_back {
                     self.commits.push(number);
+                    of.jobs.iter().for_each(|job| *self.edits.entry(*job).or_default() += 1);
                 }
             }
             2 => {
-                let turn = of.turn.take().expect("drawn");
-                of.waits =
-                    (!of.rolls_back).then(|| Box::pin(turn.tell(note(&self.told, number))) as Pin<Box<_>>);
+                let turn = of.turn.take().filter(|_| !of.rolls_back);
+                of.waits = turn.map(|turn| Box::pin(turn.tell(note(&self.told, number))) as Pin<Box<_>>);
             }
             _ => return false,
         }
@@ -151,7 +173,7 @@ impl World {
 }
 
 /// Plays every order of steps that begins with `steps`; answers how many there are.
-fn play(about: &[(&'static [JobId], bool)], steps: &mut Vec<usize>) -> usize {
+fn play(about: &[TransactionCase], steps: &mut Vec<usize>) -> usize {
     let mut world = World::new(about);
     if !steps.iter().all(|who| world.step(*who)) {
         return 0;
@@ -183,11 +205,28 @@ fn every_order_of_steps_keeps_the_order_of_each_job_and_holds_up_nobody_else() {
                     let about: Vec<_> = [first, second, third]
                         .into_iter()
                         .enumerate()
-                        .map(|(who, jobs)| (jobs, rolls_back == Some(who)))
+                        .map(|(who, jobs)| (jobs, rolls_back == Some(who), false))
                         .collect();
                     played += play(&about, &mut Vec::new());
                 }
             }
+        }
+    }
+    assert!(played > 10_000, "{played} orders");
+}
+
+#[test]
+fn who_draws_before_its_statement_tells_in_the_order_of_the_commits_too() {
+    // V1
+    let sets: [&'static [JobId]; 3] = [&[A], &[A, B], &[A]];
+    let mut played = 0;
+    for early in 1..8_u32 {
+        for rolls_back in [None, Some(0)] {
+            let of = |(who, jobs): (usize, &'static [JobId])| {
+                (jobs, rolls_back == Some(who), (early >> who) & 1 == 1)
+            };
+            let about: Vec<TransactionCase> = sets.into_iter().enumerate().map(of).collect();
+            played += play(&about, &mut Vec::new());
         }
     }
     assert!(played > 10_000, "{played} orders");
