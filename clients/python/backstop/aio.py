@@ -205,9 +205,11 @@ class AsyncClient:
         """Stores that a step or an effect of a run succeeded; see `Client.step`."""
         await self._run(functools.partial(self._client.step, lease, name, result, index))
 
-    async def effect(self, lease: str, name: str, key: str, policy: str, index: Optional[int] = None) -> Body:
+    async def effect(
+        self, lease: str, name: str, key: str, policy: str, index: Optional[int] = None, not_seen: bool = False
+    ) -> Body:
         """Stores that a run is about to call an effect; see `Client.effect`."""
-        return await self._run(functools.partial(self._client.effect, lease, name, key, policy, index))
+        return await self._run(functools.partial(self._client.effect, lease, name, key, policy, index, not_seen))
 
     async def not_done(self, lease: str, name: str, index: Optional[int] = None) -> None:
         """Stores that an effect which was begun is known not to have happened."""
@@ -332,6 +334,10 @@ class AsyncJob:
         if answer["state"] == "verify" and verify is not None:
             with self._steps.running(call):
                 made = await verify()
+            if made is None:
+                # From here on this run may have done it.
+                begun = (self.lease, name, key, chosen, call.place, True)
+                await self._tell_step(call, lambda: self._client.effect(*begun))
         if made is None:
             try:
                 with self._steps.running(call):

@@ -290,11 +290,18 @@ class Client:
         """
         self.call("POST", "/api/v1/work/step", _with_index({"lease": lease, "name": name, "result": result}, index))
 
-    def effect(self, lease: str, name: str, key: str, policy: str, index: Optional[int] = None) -> Body:
+    def effect(
+        self, lease: str, name: str, key: str, policy: str, index: Optional[int] = None, not_seen: bool = False
+    ) -> Body:
         """Stores that a run is about to call an effect. The `state` of the answer says what to do: `run`, `verify` or
         `done`, and then `result` is there. `policy` is `retry_safe`, `verify` or `ask`.
+
+        `not_seen` says that the other side was asked, because the answer was `verify`, and has not seen it: that it is
+        about to be called is stored then.
         """
-        body = {"lease": lease, "name": name, "key": key, "policy": policy}
+        body: Body = {"lease": lease, "name": name, "key": key, "policy": policy}
+        if not_seen:
+            body["not_seen"] = True
         return self._body(self.call("POST", "/api/v1/work/effect", _with_index(body, index)))
 
     def not_done(self, lease: str, name: str, index: Optional[int] = None) -> None:

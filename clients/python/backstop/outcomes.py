@@ -11,6 +11,10 @@ _log = logging.getLogger("backstop")
 #: Lines of a traceback that are kept with the logs of a failed run: the last ones name the place.
 TRACEBACK_LINES = 20
 
+#: What an exception can say in its attribute `backstop_circuit`: what it counts as for the circuit of the dependency
+#: that its job needs.
+CIRCUIT_MARKS = ("counts", "neutral", "ignored")
+
 
 class Permanent(Exception):
     """No retry can fix this: a dead letter at once."""
@@ -118,7 +122,24 @@ def of_exception(error: BaseException, logs: List[str], step: Optional[int] = No
     outcome = _of_exception(error, logs)
     if step is not None and outcome["type"] in ("failed", "reported_failure"):
         outcome["step"] = step
+    circuit = _circuit(error) if outcome["type"] == "failed" else None
+    if circuit is not None:
+        outcome["circuit"] = circuit
     return outcome
+
+
+def _circuit(error: BaseException) -> Optional[str]:
+    """What the first exception of a chain says for the circuit; one that is to be ignored wins over all."""
+    first: Optional[str] = None
+    seen: List[BaseException] = []
+    current: Optional[BaseException] = error
+    while current is not None and not any(current is known for known in seen):
+        seen.append(current)
+        mark = getattr(current, "backstop_circuit", None)
+        if mark in CIRCUIT_MARKS and (first is None or mark == "ignored"):
+            first = str(mark)
+        current = current.__cause__
+    return first
 
 
 def _of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:

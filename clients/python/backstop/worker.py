@@ -153,6 +153,10 @@ class Job:
         if answer["state"] == "verify" and verify is not None:
             with self._steps.running(call):
                 made = verify()
+            if made is None:
+                # From here on this run may have done it.
+                begun = (self.lease, name, key, chosen, call.place, True)
+                self._tell_step(call, lambda: self._client.effect(*begun))
         if made is None:
             try:
                 with self._steps.running(call):

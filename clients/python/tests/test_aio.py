@@ -335,9 +335,9 @@ class Async(unittest.IsolatedAsyncioTestCase):
                 return f"receipt {job.run}"
 
             async def look() -> Optional[str]:
-                return "seen"
+                return "seen" if word == "verify" else None
 
-            if word == "verify":
+            if word in ("verify", "unseen"):
                 return await job.effect("charge", "order-7", charge, verify=look)
             return await job.effect("charge", "order-7", charge, "retry_safe" if word == "safe" else None)
 
@@ -345,6 +345,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
         table = {
             "safe": ("succeeded", "receipt 2", ["safe 1", "safe 2"]),
             "verify": ("succeeded", "seen", ["verify 1"]),
+            "unseen": ("succeeded", "receipt 2", ["unseen 1", "unseen 2"]),
             "not done": ("succeeded", "receipt 2", ["not done 1", "not done 2"]),
             "ask": ("failed", None, ["ask 1"]),
         }

@@ -88,6 +88,15 @@ class Effects(InProcess):
         self.assertEqual(self.client.wait(self.job, PATIENCE)["status"], "succeeded")
         self.assertEqual(self.calls, ["breaks", "well"], "a person has looked")
 
+    def test_what_the_outside_has_not_seen_is_begun_again(self) -> None:
+        # W8: also after a person has driven the job again.
+        mark = {"index": 0, "name": "charge", "run": 1, "state": "unknown", "key": "order-7"}
+        self.assertEqual(self.play("lost", "breaks/verify", max_retries=0)["steps"], [mark])
+        self.client.retry(self.job)
+        self.assertEqual(self.client.wait(self.job, PATIENCE)["status"], "failed")
+        self.assertEqual(self.calls, ["look", "breaks"])
+        self.assertEqual(self.client.get(self.job)["steps"], [{**mark, "run": 2}], "the second run may have done it")
+
     def test_a_key_that_changes_is_a_dead_letter(self) -> None:
         # W7, W8
         job = self.play("breaks/retry_safe", "other key/retry_safe")

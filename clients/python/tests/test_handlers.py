@@ -6,10 +6,11 @@ import logging
 import threading
 import time
 import unittest
-from typing import Any, List
+from typing import Any, List, Optional
 from unittest import mock
 
-from backstop import Job, Permanent, Transient, Worker
+from backstop import Job, Permanent, Snooze, Transient, Worker
+from backstop.outcomes import of_exception
 from tests.test_worker import PATIENCE, Case, eventually
 
 
@@ -93,6 +94,34 @@ class Exits(InProcess):
         self.client.wait(works, PATIENCE)
         failed = self.client.wait(exits, PATIENCE)
         self.assertEqual((failed["status"], failed["error_type"]), ("failed", "HandlerExited"))
+
+
+class Marked(unittest.TestCase):
+    """What exceptions count as for the circuit of a dependency."""
+
+    def test_the_first_mark_counts_and_one_that_is_ignored_wins(self) -> None:
+        def marked(mark: Any, cause: Optional[BaseException] = None) -> BaseException:
+            error = RuntimeError("no luck")
+            error.backstop_circuit = mark  # type: ignore[attr-defined]
+            error.__cause__ = cause
+            return error
+
+        round_trip = marked("neutral")
+        round_trip.__cause__ = marked("counts", round_trip)
+        for error, said in [
+            (KeyError("no such customer"), None),
+            (marked("counts"), "counts"),
+            (marked("neutral", marked("counts")), "neutral"),
+            (marked("counts", marked("ignored", marked("neutral"))), "ignored"),
+            (marked("open", marked("neutral")), "neutral"),
+            (marked(["ignored"]), None),
+            (round_trip, "neutral"),
+        ]:
+            with self.subTest(error=error):
+                self.assertEqual(of_exception(error, []).get("circuit"), said)
+        ignored = Snooze(1)
+        ignored.backstop_circuit = "ignored"  # type: ignore[attr-defined]
+        self.assertNotIn("circuit", of_exception(ignored, []), "a snooze is no failure")
 
 
 class Logged(InProcess):

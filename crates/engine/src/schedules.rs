@@ -16,6 +16,7 @@ pub(crate) mod stored;
 
 use std::sync::Arc;
 
+use backstop_core::job::{NewJob, OnConflict};
 use backstop_core::{JobId, Refusal, Timestamp, schedule};
 use backstop_store::Error as StoreError;
 
@@ -89,6 +90,8 @@ pub struct Backfilled {
     pub submitted: usize,
     /// Fire times that had been submitted before.
     pub known: usize,
+    /// Fire times that were passed over, because another job holds the business key and `on_conflict` is `skip`.
+    pub skipped: usize,
 }
 
 /// The schedules of a store: see [`Backstop::schedules`].
@@ -163,11 +166,39 @@ impl Schedules<'_> {
         settings: ScheduleSettings,
         job: Enqueue<T>,
     ) -> Result<ScheduleView, ScheduleProblem> {
+        self.set_where(name, settings, job, |_| true).await
+    }
+
+    /// The same, while the schedule says what `seen` does, or there is none and `seen` is none. Whoever makes a change
+    /// out of what is there takes nothing back that somebody else has set meanwhile.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set); [`ScheduleProblem::Changing`] when the schedule is not as it was seen.
+    pub async fn set_over<T>(
+        self,
+        name: &str,
+        seen: Option<&Schedule>,
+        settings: ScheduleSettings,
+        job: Enqueue<T>,
+    ) -> Result<ScheduleView, ScheduleProblem> {
+        self.set_where(name, settings, job, |before| before == seen).await
+    }
+
+    async fn set_where<T>(
+        self,
+        name: &str,
+        settings: ScheduleSettings,
+        job: Enqueue<T>,
+        is_expected: impl Fn(Option<&Schedule>) -> bool,
+    ) -> Result<ScheduleView, ScheduleProblem> {
         schedule::check_name(name, &self.parts.config.limits)?;
         let (paused, schedule) = (settings.paused, made(settings, job)?);
         self.change(name, |before, now| {
             if let Some(before) = before.filter(|before| before.owner != ScheduleOwner::Api) {
                 return Err(ScheduleProblem::Owned { name: name.to_owned(), owner: before.owner.clone() });
+            }
+            if !is_expected(before.map(|before| &before.schedule)) {
+                return Err(ScheduleProblem::Changing(name.to_owned()));
             }
             let mut body = set_over(before, schedule.clone(), ScheduleOwner::Api, now);
             pause(&mut body.state, paused, "API", now);
@@ -219,7 +250,7 @@ impl Schedules<'_> {
     /// When there is none, its job is refused, or the store is away.
     pub async fn run(self, name: &str) -> Result<JobId, ScheduleProblem> {
         let view = self.seen(name).await?;
-        let fire = Fire { fire_time: view.now, job: crate::ids::job_id() };
+        let fire = Fire::new(view.now, crate::ids::job_id());
         let job = firing::job_of(&self.parts.config, (name, &view.schedule), fire, true, view.now);
         let mut answers = firing::submit(self.parts, vec![job]).await?;
         Ok(answers.pop().unwrap_or(Err(Refusal::BatchRefused { index: 0 }))?.id)
@@ -267,14 +298,20 @@ impl Schedules<'_> {
             return Err(Refusal::invalid("to", problem).into());
         }
         let job = |fire_time| {
-            let fire = Fire { fire_time, job: crate::ids::job_id() };
+            let fire = Fire::new(fire_time, crate::ids::job_id());
             firing::job_of(&self.parts.config, (name, &view.schedule), fire, false, view.now)
         };
-        let mut done = Backfilled { submitted: 0, known: 0 };
-        for answer in firing::submit(self.parts, wanted.into_iter().map(job).collect()).await? {
-            match answer? {
-                submitted if submitted.deduplicated => done.known += 1,
-                _ => done.submitted += 1,
+        let jobs: Vec<Result<NewJob, Refusal>> = wanted.into_iter().map(job).collect();
+        let keys = jobs.iter().map(|job| job.as_ref().ok().and_then(firing::skip_keys)).collect();
+        let answers = firing::submit(self.parts, jobs).await?;
+        let skips = view.schedule.job.on_conflict == OnConflict::Skip;
+        let mut done = Backfilled { submitted: 0, known: 0, skipped: 0 };
+        for answer in firing::without_skipped(self.parts, keys, answers).await? {
+            match answer {
+                Ok(submitted) if submitted.deduplicated => done.known += 1,
+                Ok(_) => done.submitted += 1,
+                Err(Refusal::BusinessKeyConflict { .. }) if skips => done.skipped += 1,
+                Err(refusal) => return Err(refusal.into()),
             }
         }
         Ok(done)

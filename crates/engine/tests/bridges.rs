@@ -2,10 +2,11 @@
 //! (B1, B2, B5).
 #![allow(missing_docs, reason = "a test")]
 
+#[path = "stores/counted.rs"]
+mod counted;
 mod stores;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backstop::Config;
@@ -15,7 +16,9 @@ use backstop::bridges::{
 };
 use backstop::prelude::*;
 use backstop::sinks::{Sink, SinkLimits, SinkTopic};
-use backstop_store::{Answer, Layer, ManualClock, ModelStore, Store};
+use backstop_store::{ManualClock, ModelStore, Store};
+
+use crate::counted::CountedStore;
 
 const NAME: &str = "orders";
 
@@ -30,6 +33,8 @@ fn report(state: BridgeState, admitted: u64) -> BridgeReport {
         kind: "charge".into(),
         to_queue: "default".into(),
         consumer: NAME.into(),
+        concurrency: 4,
+        consuming: 3,
         state,
         received: admitted,
         admitted,
@@ -187,27 +192,6 @@ async fn on_mysql() {
     stores::on_mysql("bridges", everything).await;
 }
 
-/// Counts the calls that reach a store.
-struct CountedStore {
-    below: Arc<dyn Store>,
-    calls: Arc<AtomicUsize>,
-}
-
-impl Layer for CountedStore {
-    fn below(&self) -> &dyn Store {
-        &*self.below
-    }
-
-    fn around<'a, T: Send + 'a>(
-        &'a self,
-        _: &'static str,
-        call: impl FnOnce(&'a dyn Store) -> Answer<'a, T>,
-    ) -> Answer<'a, T> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
-        call(&*self.below)
-    }
-}
-
 /// Time that passes here and in the store.
 async fn pass(clock: &ManualClock, span: Duration) {
     clock.advance(span);
@@ -217,9 +201,9 @@ async fn pass(clock: &ManualClock, span: Duration) {
 /// B1: nothing is written while nothing changes but a sign of life, and a read every five seconds hears what people ask.
 #[tokio::test(start_paused = true)]
 async fn a_quiet_bridge_costs_few_calls() {
-    let (clock, calls) = (ManualClock::default(), Arc::new(AtomicUsize::new(0)));
-    let below: Arc<dyn Store> = Arc::new(ModelStore::new(Arc::new(clock.clone())));
-    let store: Arc<dyn Store> = Arc::new(CountedStore { below, calls: calls.clone() });
+    let (clock, mut before) = (ManualClock::default(), 0);
+    let counted = CountedStore::over(Arc::new(ModelStore::new(Arc::new(clock.clone()))));
+    let store: Arc<dyn Store> = counted.clone();
     let engine = process(&store, "runs");
     let mut reporter = engine.bridges().reporter();
     let bridges: Vec<BridgeReport> = (0..20)
@@ -227,7 +211,7 @@ async fn a_quiet_bridge_costs_few_calls() {
         .collect();
     for second in 0..600 {
         if second == 60 {
-            calls.store(0, Ordering::SeqCst);
+            before = counted.calls();
         }
         reporter.asked().await.expect("read");
         reporter.tell(&bridges).await.expect("told");
@@ -235,7 +219,7 @@ async fn a_quiet_bridge_costs_few_calls() {
         pass(&clock, Duration::from_secs(1)).await;
     }
     // In nine minutes: 108 reads of what people ask, 36 signs of life, 9 looks for processes that are gone.
-    assert_eq!(calls.load(Ordering::SeqCst), 108 + 36 + 9);
+    assert_eq!(counted.calls() - before, 108 + 36 + 9);
 }
 
 /// B1: a process that is silent is shown as such, its counts are taken over once, and it may come back.

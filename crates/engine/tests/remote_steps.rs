@@ -75,8 +75,15 @@ impl Stage {
         key: &str,
         policy: EffectPolicy,
     ) -> Result<RemoteEffect, StepError> {
-        let call = EffectCall { index: Some(index), name: "charge", key, policy };
+        let call = EffectCall { index: Some(index), name: "charge", key, policy, not_seen: false };
         self.engine.remote().effect(grant, call).await
+    }
+
+    /// Says that the other side has not seen it.
+    async fn not_seen(&self, on: &Handed, policy: EffectPolicy) -> Result<RemoteEffect, StepError> {
+        let (index, name, key) = (Some(0), "charge", "order-7");
+        let call = EffectCall { index, name, key, policy, not_seen: true };
+        self.engine.remote().effect(&on.grant, call).await
     }
 
     async fn ask(&self, on: &Handed, index: u32) -> Result<RemoteEffect, StepError> {
@@ -226,6 +233,45 @@ async fn an_effect_follows_its_policy(store: &Arc<dyn Store>) {
     stage.succeed(&fifth).await;
 }
 
+/// W8: what the other side has not seen is stored as begun again before it is called, also after a person has driven
+/// the job again. A run that dies then leaves it unknown.
+async fn what_was_not_seen_is_begun_again(store: &Arc<dyn Store>) {
+    let stage = Stage::on(store);
+    let job = stage.submit().await;
+    let first = stage.claim().await;
+    let verify = async |on: &Handed| stage.effect(&on.grant, 0, "order-7", EffectPolicy::Verify).await;
+    assert_eq!(verify(&first).await.expect("it fits"), RemoteEffect::Run);
+    let error = Failure::new(Cause::Permanent, "Plain", "no luck").because("it never works");
+    assert_eq!(stage.end(&first, Ended::Failed(error)).await, State::Failed);
+    stage.engine.retry(job).await.expect("it is dead");
+
+    let second = stage.claim().await;
+    assert_eq!(stage.marks(job).await[0].state, StepState::Confirmed);
+    assert_eq!(verify(&second).await.expect("it fits"), RemoteEffect::Verify);
+    for policy in [EffectPolicy::Ask, EffectPolicy::RetrySafe] {
+        let refused = stage.not_seen(&second, policy).await;
+        let of_field = matches!(refused, Err(StepError::Refused(Refusal::Invalid { field: "not_seen", .. })));
+        assert!(of_field, "{refused:?}");
+    }
+    for _ in 0..2 {
+        let answer = stage.not_seen(&second, EffectPolicy::Verify).await.expect("it fits");
+        assert_eq!(answer, RemoteEffect::Run, "also when the answer was lost");
+        let mark = stage.marks(job).await.swap_remove(0);
+        assert_eq!((mark.state, mark.run), (StepState::Unknown, 2));
+    }
+
+    // Its worker dies: who asks next is told of the second run.
+    let third = stage.again(&second).await;
+    assert!(matches!(stage.ask(&third, 0).await, Err(StepError::Unknown { run: 2, .. })));
+    assert_eq!(verify(&third).await.expect("it fits"), RemoteEffect::Verify);
+    assert_eq!(stage.not_seen(&third, EffectPolicy::Verify).await.expect("it fits"), RemoteEffect::Run);
+    assert_eq!(stage.marks(job).await[0].run, 3);
+    stage.step(&third, 0, "charge", Some(json!("receipt"))).await.expect("it was begun");
+    let done = stage.not_seen(&third, EffectPolicy::Verify).await.expect("it fits");
+    assert_eq!(done, RemoteEffect::Done(json!("receipt")));
+    stage.succeed(&third).await;
+}
+
 /// What a death looks like to those who ask.
 type Seen = (String, String, Option<TerminalReason>, u32, String, Vec<String>, Vec<(String, String, u32)>);
 
@@ -350,6 +396,7 @@ async fn everything(store: Arc<dyn Store>) {
     the_order_is_checked(&store).await;
     a_dead_letter_names_its_step(&store).await;
     an_effect_follows_its_policy(&store).await;
+    what_was_not_seen_is_begun_again(&store).await;
     an_unknown_effect_is_told_as_one_of_this_process(&store).await;
     a_wait_has_its_place(&store).await;
 }

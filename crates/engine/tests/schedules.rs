@@ -6,6 +6,7 @@
 mod stores;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backstop::prelude::*;
@@ -13,8 +14,11 @@ use backstop::schedules::{
     Backfilled, Misfire, Overlap, PassReason, PassedFire, ScheduleOwner, ScheduleProblem, ScheduleSettings,
     ScheduleView,
 };
-use backstop::{Config, Enqueue, JobId, QueueConfig, Timestamp, WorkerId};
-use backstop_store::{Clock, JobFilter, ManualClock, ModelStore, PageRequest, Store};
+use backstop::{Config, Enqueue, JobId, QueueConfig, Refusal, Timestamp, WorkerId};
+use backstop_store::{
+    Amend, Amended, Answer, Clock, Error as StoreError, JobFilter, Layer, ManualClock, ModelStore,
+    PageRequest, Store, Submit, Submitted,
+};
 
 struct Stage {
     clock: ManualClock,
@@ -268,6 +272,88 @@ async fn a_fire_that_was_skipped_for_a_business_key_stays_so(store: &Arc<dyn Sto
     stage.leave().await;
 }
 
+/// A leader that dies as soon as it is told that another job holds a business key: it writes nothing more.
+struct DyingLeader {
+    below: Arc<dyn Store>,
+    is_told: AtomicBool,
+}
+
+impl DyingLeader {
+    fn hears<'s>(&self, answers: impl IntoIterator<Item = &'s Submitted>) {
+        if answers.into_iter().any(|answer| answer.deduplicated) {
+            self.is_told.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Layer for DyingLeader {
+    fn below(&self) -> &dyn Store {
+        &*self.below
+    }
+
+    fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
+        Box::pin(async move {
+            let answers = self.below.submit(submit).await?;
+            self.hears(answers.iter().flatten());
+            Ok(answers)
+        })
+    }
+
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        Box::pin(async move {
+            if self.is_told.load(Ordering::SeqCst) {
+                let problem = "it is dead".to_owned();
+                return Err(StoreError::Unavailable { location: "here".to_owned(), problem, source: None });
+            }
+            let amended = self.below.amend(amend).await?;
+            if let Amended::Done { submitted, .. } = &amended {
+                self.hears(submitted);
+            }
+            Ok(amended)
+        })
+    }
+}
+
+/// W11, L11: that a fire is skipped is decided once: a leader that dies behind the answer leaves nothing to decide, and
+/// the next one submits none of it, although the key is free by then.
+async fn a_skipped_fire_is_decided_once(store: &Arc<dyn Store>, clock: &ManualClock) {
+    let stage = Stage::on(store, clock);
+    let holder = stage.job().business_key("one at a time").submit().await.expect("stored");
+    let job = stage.job().business_key("one at a time").on_conflict(OnConflict::Skip);
+    stage.set_job("given up", every(10), job).await;
+    let dying = Arc::new(DyingLeader { below: store.clone(), is_told: AtomicBool::new(false) });
+    let layer: Arc<dyn Store> = dying.clone();
+    let died = Stage { engine: Backstop::on(layer, Config::default()), ..Stage::on(store, clock) };
+    clock.advance(Duration::from_secs(10));
+    let (node, term) = (WorkerId::from_u128(1), Duration::from_secs(15));
+    assert!(died.engine.maintain(node, term).await.is_err() && dying.is_told.load(Ordering::SeqCst));
+    stage.engine.cancel(holder.id, "room").await.expect("it waits");
+    stage.round().await;
+    assert_eq!(stage.fired("given up").await, [0; 0], "it was skipped");
+    stage.pass(10).await;
+    assert_eq!(stage.fired("given up").await, [20]);
+    stage.end_latest("given up").await;
+    stage.leave().await;
+}
+
+/// W11, L11: a backfill tells fires that it submitted, those that were, and those that gave way to another job.
+async fn a_backfill_tells_what_it_skipped(store: &Arc<dyn Store>, clock: &ManualClock) {
+    let stage = Stage::on(store, clock);
+    let job = stage.job().business_key("one of many").on_conflict(OnConflict::Skip);
+    stage.set_job("filled", every(10).paused(true), job).await;
+    clock.advance(Duration::from_secs(35));
+    let backfill = async || {
+        let schedules = stage.engine.schedules();
+        schedules.backfill("filled", stage.begin, stage.clock.now()).await.expect("it is over")
+    };
+    assert_eq!(backfill().await, Backfilled { submitted: 1, known: 0, skipped: 2 });
+    assert_eq!(backfill().await, Backfilled { submitted: 0, known: 1, skipped: 2 });
+    stage.end_latest("filled").await;
+    assert_eq!(backfill().await, Backfilled { submitted: 1, known: 1, skipped: 1 });
+    stage.end_latest("filled").await;
+    stage.leave().await;
+}
+
 /// W11: pause, resume, run, backfill and delete do what they say.
 async fn people_pause_run_backfill_and_delete(store: &Arc<dyn Store>, clock: &ManualClock) {
     let stage = Stage::on(store, clock);
@@ -283,7 +369,7 @@ async fn people_pause_run_backfill_and_delete(store: &Arc<dyn Store>, clock: &Ma
     assert_eq!(stage.fired("hourly").await, [14_400]);
     for (submitted, known) in [(3, 1), (0, 4)] {
         let done = schedules.backfill("hourly", stage.begin, stage.clock.now()).await.expect("it is over");
-        assert_eq!(done, Backfilled { submitted, known });
+        assert_eq!(done, Backfilled { submitted, known, skipped: 0 });
     }
     stage.round().await;
     assert_eq!(stage.fired("hourly").await, [3_600, 7_200, 10_800, 14_400]);
@@ -334,6 +420,8 @@ async fn everything(store: Arc<dyn Store>, clock: ManualClock) {
     a_pause_holds_fires_that_wait_for_room(&store, &clock).await;
     a_refused_fire_is_passed_over(&store, &clock).await;
     a_fire_that_was_skipped_for_a_business_key_stays_so(&store, &clock).await;
+    a_skipped_fire_is_decided_once(&store, &clock).await;
+    a_backfill_tells_what_it_skipped(&store, &clock).await;
     people_pause_run_backfill_and_delete(&store, &clock).await;
     a_declaration_replaces_and_removes(&store, &clock).await;
 }

@@ -1,24 +1,25 @@
 //! Signals through the library, on every store (W10).
 #![allow(missing_docs, reason = "a test")]
 
+#[path = "signals/costs.rs"]
+mod costs;
+#[path = "stores/counted.rs"]
+mod counted;
+#[path = "signals/dead_senders.rs"]
+mod dead_senders;
 mod stores;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::task::Poll;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backstop::job_signals::SignalSent;
 use backstop::prelude::*;
-use backstop::{
-    Cause, Config, Ended, Finished, InlineWorker, JobId, RemoteWorker, SignalSettings, Signaled, State,
-    WorkRequest,
-};
+use backstop::{Cause, Config, InlineWorker, JobId, SignalSettings, Signaled, State};
 use backstop_core::WorkerId;
 use backstop_core::job::WaitReason;
 use backstop_store::{
-    Amend, Amended, Answer, DocumentRange, Drawer, Edit, Error as StoreError, Expect, KnownKind, Layer,
-    PageRequest, Store,
+    Amend, Amended, Answer, DocumentRange, Drawer, Error as StoreError, Layer, PageRequest, Store,
 };
 
 /// What handlers share.
@@ -62,16 +63,6 @@ struct Stage {
     site: Arc<Site>,
     worker: InlineWorker,
 }
-
-/// Jobs that wait for one signal: 10,000 under `cargo xtask torture`.
-fn many() -> u64 {
-    if std::env::var_os("BACKSTOP_TORTURE").is_some() { 10_000 } else { 1_000 }
-}
-
-/// Jobs that were canceled while they waited, more than a signal tries for, and those that wait still, more than one
-/// transaction holds the payloads of.
-const CANCELED: usize = 250;
-const LEFT: usize = 150;
 
 const HOUR: u64 = 60 * 60 * 1_000;
 
@@ -367,251 +358,10 @@ async fn several_waits_one_after_the_other(store: Arc<dyn Store>) {
     assert!(stubborn.result().await.expect("it succeeded"));
 }
 
-/// The way to the store of a process that dies when it has written something to jobs.
-struct DiesAfterOne {
-    below: Arc<dyn Store>,
-    is_dead: AtomicBool,
-}
-
-impl Layer for DiesAfterOne {
-    fn below(&self) -> &dyn Store {
-        &*self.below
-    }
-
-    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
-        Box::pin(async move {
-            if self.is_dead.load(Ordering::SeqCst) {
-                let (location, problem) = ("here".to_owned(), "the process is dead".to_owned());
-                return Err(StoreError::Unavailable { location, problem, source: None });
-            }
-            let has_jobs = !amend.operations.is_empty();
-            let amended = self.below.amend(amend).await?;
-            if has_jobs && matches!(amended, Amended::Done { .. }) {
-                self.is_dead.store(true, Ordering::SeqCst);
-            }
-            Ok(amended)
-        })
-    }
-}
-
-/// W10: a signal is for all that wait, however many were canceled meanwhile; and it goes on where a sender left it that
-/// died between two transactions.
-async fn all_that_wait_go_on(store: Arc<dyn Store>) {
-    let stage = Stage::on(&store);
-    let jobs = || stage.engine.enqueue(Publish { key: "open".into(), wait_ms: HOUR }).untyped();
-    let stored = stage.engine.submit_all((0..CANCELED + LEFT).map(|_| jobs()).collect(), true).await;
-    let stored = stored.expect("the store is there").into_iter();
-    let ids: Vec<JobId> = stored.map(|answer| answer.expect("admitted").id).collect();
-    stage.drain().await;
-    // More of them than a signal tries for, and their waits are found to be old.
-    for id in &ids[..CANCELED] {
-        stage.engine.cancel(*id, "not needed").await.expect("it waits");
-    }
-    let listed = stage.engine.signals().waiting(None, CANCELED + LEFT).await.expect("a page").items;
-    assert_eq!(listed.len(), LEFT, "those that were canceled wait no more");
-    // So much for each of them that one transaction does not hold it.
-    let payload = "é".repeat(30_000);
-    let send = async |engine: &Backstop| engine.signals().send("open", &payload).id("opening").await;
-    let doomed = Arc::new(DiesAfterOne { below: store.clone(), is_dead: AtomicBool::default() });
-    send(&Backstop::on(doomed, Config::default())).await.expect_err("it dies on the way");
-    let left = stage.count(Drawer::SignalWaits).await;
-    assert!((1..LEFT).contains(&left), "{left} of {LEFT} wait still");
-    stage.maintain().await;
-    let again = send(&stage.engine).await.expect("sent");
-    assert_eq!((again.delivered, again.kept, again.repeated), (LEFT as u64, false, true));
-    assert_eq!(stage.drain().await, LEFT);
-    assert_eq!(stage.count(Drawer::SignalWaits).await, 0);
-}
-
-/// W10: whoever waits for years is looked at now and then: of a job that was canceled nothing stays.
-async fn a_long_wait_is_looked_at(store: Arc<dyn Store>) {
-    let stage = Stage::on(&store);
-    let mut ids = Vec::new();
-    for _ in 0..2 {
-        let one = Publish { key: "post/9".into(), wait_ms: 400 * 24 * HOUR };
-        ids.push(stage.engine.enqueue(one).submit().await.expect("stored").id);
-    }
-    stage.drain().await;
-    stage.engine.cancel(ids[0], "not needed").await.expect("it waits");
-    for _ in 0..2 {
-        make_due(&*store).await;
-        stage.maintain().await;
-        assert_eq!(stage.count(Drawer::SignalWaits).await, 1, "one of them waits still");
-    }
-    assert_eq!(stage.send("post/9", "ann").await.delivered, 1);
-    let looks = store.documents(DocumentRange::first(Drawer::SignalTimes, 1_000)).await.expect("documents");
-    assert!(!looks.items.iter().any(|look| look.body.contains("post/9")), "nobody looks at it any more");
-    assert_eq!(stage.drain().await, 1);
-}
-
-/// Has the moment come of everything that somebody is to look at.
-async fn make_due(store: &dyn Store) {
-    let looks = store.documents(DocumentRange::first(Drawer::SignalTimes, 100)).await.expect("documents");
-    let now = looks.now;
-    let edits = looks.items.into_iter().flat_map(|look| {
-        let (_, rest) = look.key.split_once('/').expect("a place");
-        let due = format!("{:019}/{rest}", now.as_micros() - 1);
-        let edit = |key, body| Edit { drawer: Drawer::SignalTimes, key, expect: Expect::Any, body };
-        [edit(look.key.clone(), None), edit(due, Some(look.body))]
-    });
-    store.amend(Amend { edits: edits.collect(), ..Amend::default() }).await.expect("written");
-}
-
-/// W10: a sender that died between keeping a signal and looking for somebody who waits: whoever leads looks.
-async fn what_a_dead_sender_left_is_delivered(store: Arc<dyn Store>) {
-    let stage = Stage::on(&store);
-    stage.send("post/6", "ann").await;
-    // As it was before the sender had looked: nobody has looked since, and a job waits.
-    let page = store.documents(DocumentRange::first(Drawer::Signals, 10)).await.expect("documents");
-    let kept = page.items.into_iter().find(|one| one.body.contains("post/6")).expect("it is kept");
-    let mut body: serde_json::Value = serde_json::from_str(&kept.body).expect("JSON");
-    let times = store.documents(DocumentRange::first(Drawer::SignalTimes, 100)).await.expect("documents");
-    let look = times.items.into_iter().find(|one| one.body.contains(&kept.key)).expect("a look");
-    let edit = |drawer, key: String, body: Option<String>| Edit {
-        drawer,
-        key,
-        expect: Expect::Any,
-        body: body.map(Into::into),
-    };
-    let away = vec![
-        edit(Drawer::Signals, kept.key.clone(), None),
-        edit(Drawer::SignalTimes, look.key.clone(), None),
-    ];
-    store.amend(Amend { edits: away, ..Amend::default() }).await.expect("amend");
-    let one = Publish { key: "post/6".into(), wait_ms: HOUR };
-    let job = stage.engine.enqueue(one).submit().await.expect("stored");
-    stage.drain().await;
-    assert_eq!(stage.state(job.id).await, State::Waiting);
-    let sent_at: backstop::Timestamp = serde_json::from_value(body["sent_at"].clone()).expect("a moment");
-    body["look_at"] = body["sent_at"].clone();
-    let (_, rest) = look.key.split_once('/').expect("a place");
-    let place = format!("{:019}/{rest}", sent_at.as_micros());
-    let again = vec![
-        edit(Drawer::Signals, kept.key, Some(body.to_string())),
-        edit(Drawer::SignalTimes, place, Some(look.body.to_string())),
-    ];
-    store.amend(Amend { edits: again, ..Amend::default() }).await.expect("amend");
-    stage.maintain().await;
-    stage.drain().await;
-    assert_eq!(job.result().await.expect("it succeeded"), "draft 1, approved by ann");
-}
-
-/// What is asked of a store.
-struct Counted {
-    below: Arc<dyn Store>,
-    calls: AtomicU64,
-}
-
-impl Counted {
-    fn calls(&self) -> u64 {
-        self.calls.load(Ordering::SeqCst)
-    }
-}
-
-impl Layer for Counted {
-    fn below(&self) -> &dyn Store {
-        &*self.below
-    }
-
-    fn around<'a, T: Send + 'a>(
-        &'a self,
-        _: &'static str,
-        call: impl FnOnce(&'a dyn Store) -> Answer<'a, T>,
-    ) -> Answer<'a, T> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
-        call(self.below())
-    }
-}
-
-/// W10: jobs that wait cost nothing while they wait, and one signal lets all of them go in a few transactions.
-async fn waiting_costs_nothing(store: Arc<dyn Store>) {
-    let many = many();
-    let counted = Arc::new(Counted { below: store, calls: AtomicU64::default() });
-    let store: Arc<dyn Store> = counted.clone();
-    let stage = Stage::on(&store);
-    // Only what stays the same is counted: what there is to tidy up is done before.
-    let idle = async || {
-        for _ in 0..3 {
-            stage.maintain().await;
-        }
-        let before = counted.calls();
-        stage.maintain().await;
-        assert_eq!(stage.drain().await, 0);
-        counted.calls() - before
-    };
-    let without = idle().await;
-    for _ in 0..many / 1_000 {
-        let job = || stage.engine.enqueue(Publish { key: "many".into(), wait_ms: HOUR }).untyped();
-        let stored = stage.engine.submit_all((0..1_000).map(|_| job()).collect(), true).await;
-        assert!(stored.expect("the store is there").iter().all(Result::is_ok));
-    }
-    stage.work_until(|queue| queue.waiting == many).await;
-    assert_eq!(idle().await, without, "claims and maintenance do not look at those that wait");
-    let before = counted.calls();
-    assert_eq!(stage.send("many", "ann").await.delivered, many);
-    let sending = counted.calls() - before;
-    assert!(sending < many / 100, "one signal for {many} jobs asked the store {sending} times");
-    stage.work_until(|queue| queue.succeeded >= many).await;
-}
-
-/// Polls a future so many times and drops it then, as a process that is killed would: none when it was not done.
-async fn cut_off<F: Future>(future: F, polls: usize) -> Option<F::Output> {
-    let (mut future, mut left) = (std::pin::pin!(future), polls);
-    std::future::poll_fn(|cx| {
-        let Some(one_less) = left.checked_sub(1) else { return Poll::Ready(None) };
-        left = one_less;
-        future.as_mut().poll(cx).map(Some)
-    })
-    .await
-}
-
-/// A server that dies while a remote worker tells it what its run waits for leaves nothing half done, wherever it
-/// dies: the same words to another server end the run, and one signal is enough for one wait.
-async fn a_wait_may_be_told_again(store: Arc<dyn Store>) {
-    let (dying, next) = (Backstop::on(store.clone(), Config::default()), Stage::on(&store));
-    let request = || WorkRequest {
-        worker: RemoteWorker { realm: String::new(), name: "far-away".into(), instance: None },
-        queues: vec!["remote".into()],
-        kinds: [KnownKind { kind: "remote".into(), version: 1 }].into(),
-        limit: 1,
-        wait: Duration::from_secs(20),
-        lease: Duration::from_secs(600),
-        code_version: None,
-    };
-    for polls in 0.. {
-        let key = format!("told again after {polls}");
-        next.send(&key, "ann").await;
-        let job = next.engine.enqueue_raw("remote", "{}").queue("remote").submit().await.expect("stored");
-        let remote = next.engine.remote();
-        let mut handed = remote.claim(request()).await.expect("the store is there");
-        let grant = handed.pop().expect("there is a job").grant;
-        let end = |ended| vec![Finished { grant: grant.clone(), ended, step: None, logs: Vec::new() }];
-        let waits = || end(Ended::Waiting { signal: key.clone(), timeout: None, index: None });
-        let was_done = cut_off(dying.remote().finish(waits()), polls).await.is_some();
-        let answer = remote.finish(waits()).await.expect("the store is there");
-        assert_eq!(answer.len(), 1);
-        assert!(answer[0].is_ok(), "cut off after {polls} polls: {answer:?}");
-        assert_eq!(
-            next.state(job.id).await,
-            State::Pending,
-            "cut off after {polls} polls: it has its signal"
-        );
-        let handed = remote.claim(request()).await.expect("the store is there");
-        assert_eq!(handed[0].grant.lease.job, job.id);
-        assert_eq!(handed[0].signals.get(&key), Some(&"ann".into()), "cut off after {polls} polls");
-        let grant = handed[0].grant.clone();
-        let done = Finished { grant, ended: Ended::Succeeded { result: None }, step: None, logs: Vec::new() };
-        assert!(remote.finish(vec![done]).await.expect("the store is there")[0].is_ok());
-        if was_done {
-            return;
-        }
-    }
-}
-
 /// Every case, on one store.
 async fn everything(store: Arc<dyn Store>) {
     // First, on a store that has nothing else to look at.
-    waiting_costs_nothing(store.clone()).await;
+    costs::waiting_costs_nothing(store.clone()).await;
     a_job_waits_and_goes_on(store.clone()).await;
     an_early_signal_is_kept(store.clone()).await;
     the_same_id_counts_once(store.clone()).await;
@@ -620,10 +370,10 @@ async fn everything(store: Arc<dyn Store>) {
     nothing_is_kept_for_ever(store.clone()).await;
     tenants_are_apart(store.clone()).await;
     several_waits_one_after_the_other(store.clone()).await;
-    all_that_wait_go_on(store.clone()).await;
-    a_long_wait_is_looked_at(store.clone()).await;
-    a_wait_may_be_told_again(store.clone()).await;
-    what_a_dead_sender_left_is_delivered(store.clone()).await;
+    dead_senders::all_that_wait_go_on(store.clone()).await;
+    costs::a_long_wait_is_looked_at(store.clone()).await;
+    dead_senders::a_wait_may_be_told_again(store.clone()).await;
+    dead_senders::what_a_dead_sender_left_is_delivered(store.clone()).await;
     an_id_counts_up_to_its_moment(store).await;
 }
 

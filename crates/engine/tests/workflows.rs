@@ -573,6 +573,7 @@ async fn everything(store: Arc<dyn Store>) {
     batches::an_open_batch_that_is_called_off_is_over(store.clone()).await;
     batches::what_is_added_to_a_paused_batch_waits_with_it(store.clone()).await;
     batches::a_part_that_may_be_skipped_is_refused(store.clone()).await;
+    batches::children_are_retried_and_judged_by_their_share(store.clone()).await;
     followed::what_follows_is_told_what_failed(store.clone()).await;
     followed::what_follows_is_given_what_it_came_to(store.clone()).await;
     driven::a_plan_continues_every_workflow_from_its_dead_step(store.clone()).await;
@@ -581,6 +582,7 @@ async fn everything(store: Arc<dyn Store>) {
     driven::one_that_had_ended_is_paused_while_a_dead_step_is_driven_again(store.clone()).await;
     driven::who_waits_sees_what_a_dead_step_comes_to(store.clone()).await;
     driven::a_dead_step_that_is_put_aside_stays_as_it_was(store.clone()).await;
+    driven::a_pause_holds_although_a_death_is_looked_at_late(store.clone()).await;
     sealed::a_sealed_result_decides_where_the_key_is(store.clone()).await;
     sealed::a_step_is_not_given_what_stays_sealed(store.clone()).await;
     missing::a_step_after_a_purged_one_fails(store.clone()).await;

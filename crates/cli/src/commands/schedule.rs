@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use backstop::Timestamp;
 use backstop::schedules::{Misfire, Overlap, PassReason};
-use backstop::{Priority, Refusal, Timestamp};
 use backstop_server::shape::{
     BackfillDone, BackfillRange, PlanActor, ScheduleJson, ScheduleOwnerKind, ScheduleRun, SetSchedule,
 };
 use clap::{Args, Subcommand};
-use serde_json::value::RawValue;
 
+use super::job_options::{JobOptions, millis, payload};
 use crate::app::{App, who};
 use crate::client::{Client, escaped};
 use crate::output::clean;
@@ -33,7 +33,7 @@ pub(crate) enum ScheduleCommand {
         name: String,
     },
     /// Set a schedule: when it fires, and the job that is submitted each time.
-    Set(SetScheduleOptions),
+    Set(Box<SetScheduleOptions>),
     /// Pause a schedule; what it would fire is not made up for later.
     Pause {
         /// Its name.
@@ -73,10 +73,13 @@ pub(crate) enum ScheduleCommand {
 /// What a schedule says.
 #[derive(Debug, Args)]
 pub(crate) struct SetScheduleOptions {
-    /// Its name; a schedule that has it is replaced.
+    /// Its name; of a schedule that has it, what is not given here stays as it is.
     name: String,
+    /// Forget what was set before and is not given here.
+    #[arg(long)]
+    replace: bool,
     /// When: minute, hour, day of month, month, day of week; seconds in front are optional.
-    #[arg(long, value_name = "FIELDS", required_unless_present = "every", conflicts_with = "every")]
+    #[arg(long, value_name = "FIELDS", conflicts_with = "every")]
     cron: Option<String>,
     /// Every so often, such as 90s.
     #[arg(long, value_name = "SPAN", value_parser = parse)]
@@ -84,33 +87,23 @@ pub(crate) struct SetScheduleOptions {
     /// Whose clock it means, such as Europe/Berlin [default: UTC].
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
-    /// The kind of job.
+    /// The kind of job; a new schedule needs one.
     #[arg(long)]
-    kind: String,
-    /// The payload as JSON.
-    #[arg(long, value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
-    payload: String,
-    /// The queue [default: default].
-    #[arg(long)]
-    queue: Option<String>,
-    /// The priority: lowest, low, normal, high, critical, or 0 to 4.
-    #[arg(long)]
-    priority: Option<Priority>,
+    kind: Option<String>,
+    /// The payload as JSON; `-` reads it from stdin [default: {}].
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    payload: Option<String>,
     /// What becomes of fire times that were missed: skip, fire_once or catch_up:N [default: fire_once].
     #[arg(long, value_name = "POLICY")]
     misfire: Option<Misfire>,
     /// What becomes of a fire while the last job has not ended: allow, skip or queue [default: allow].
     #[arg(long, value_name = "POLICY")]
     overlap: Option<Overlap>,
-    /// Charged runs after the first.
-    #[arg(long, value_name = "N")]
-    max_retries: Option<u32>,
-    /// How long one run may take.
-    #[arg(long, value_name = "MS")]
-    timeout_ms: Option<u64>,
-    /// A tag to find its jobs by; may be repeated.
-    #[arg(long = "tag", value_name = "TAG")]
-    tags: Vec<String>,
+    /// Never start a job later than this long after it may first run.
+    #[arg(long, value_name = "SPAN", value_parser = parse)]
+    expires_in: Option<Duration>,
+    #[command(flatten)]
+    job: JobOptions,
     /// Begin with a pause.
     #[arg(long)]
     paused: bool,
@@ -150,25 +143,41 @@ pub(crate) async fn run(command: ScheduleCommand, app: &App) -> Result<Exit, Pro
 }
 
 async fn set(client: &Client, app: &App, options: &SetScheduleOptions) -> Result<(), Problem> {
-    let payload: &RawValue = serde_json::from_str(&options.payload)
-        .map_err(|problem| Refusal::invalid("payload", format!("it is not valid JSON: {problem}")))?;
+    let payload = options.payload.as_deref().map(payload).transpose()?;
+    let (job, params) = (&options.job, options.job.params()?);
     let body = SetSchedule {
         cron: options.cron.clone(),
-        every_ms: options.every.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+        every_ms: options.every.map(millis),
         time_zone: options.time_zone.clone(),
-        misfire: options.misfire.unwrap_or_default(),
-        overlap: options.overlap.unwrap_or_default(),
+        misfire: options.misfire,
+        overlap: options.overlap,
         paused: options.paused.then_some(true),
-        kind: Cow::Borrowed(&options.kind),
-        payload: Some(payload),
-        queue: options.queue.clone(),
-        priority: options.priority,
-        max_retries: options.max_retries,
-        timeout_ms: options.timeout_ms,
-        tags: options.tags.clone(),
+        kind: Cow::Borrowed(options.kind.as_deref().unwrap_or_default()),
+        payload: payload.as_deref(),
+        queue: job.queue.clone(),
+        priority: job.priority,
+        delay_ms: job.delay.map(millis),
+        expires_in_ms: options.expires_in.map(millis),
+        max_retries: job.max_retries,
+        backoff: job.backoff(),
+        timeout_ms: job.timeout_ms,
+        max_wait_ms: job.max_wait_ms,
+        business_key: job.business_key.clone(),
+        ordering_key: job.ordering_key.clone(),
+        limit_key: job.limit_key.clone(),
+        single_instance: job.single_instance.clone(),
+        permits: job.permits.iter().cloned().collect(),
+        max_deferral_ms: job.max_deferral_ms,
+        dependency: job.dependency.clone(),
+        on_conflict: job.on_conflict,
+        tags: job.tags.clone(),
+        params: params.as_deref(),
+        correlation_id: job.correlation_id.clone(),
         ..SetSchedule::default()
     };
-    let set: ScheduleJson = client.put(&format!("{SCHEDULES}/{}", escaped(&options.name)), &body).await?;
+    let keep = if options.replace { "" } else { "?keep=true" };
+    let set: ScheduleJson =
+        client.put(&format!("{SCHEDULES}/{}{keep}", escaped(&options.name)), &body).await?;
     say(app, &set, "set")
 }
 
@@ -188,8 +197,14 @@ fn backfilled(app: &App, done: &BackfillDone) -> Result<(), Problem> {
         return app.out.document(done);
     }
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let known = if done.known == 0 { String::new() } else { format!(", {} were there", count(done.known)) };
-    app.out.page(&format!("{} submitted{known}", counted(count(done.submitted), "job")))
+    let mut said = vec![format!("{} submitted", counted(count(done.submitted), "job"))];
+    if done.known > 0 {
+        said.push(format!("{} were there", count(done.known)));
+    }
+    if done.skipped > 0 {
+        said.push(format!("{} skipped, because another job holds the business key", count(done.skipped)));
+    }
+    app.out.page(&said.join(", "))
 }
 
 /// When it fires.

@@ -47,6 +47,7 @@ pub struct DecisionInput<'a> {
 #[must_use]
 pub fn decide(failure: &Failure, situation: &DecisionInput<'_>) -> Decision {
     let mut decision = Decision::started_for(failure.cause);
+    decision.asked = failure.retry_in.map(|wait| wait.min(situation.longest_delay));
     let rule = situation.rule.filter(|rule| rule.governs(failure));
     if let Some(rule) = rule {
         decision.note(Decision::RULE, format!("{}: {}", named(&rule.id), rule.action.as_str()));

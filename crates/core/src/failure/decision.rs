@@ -101,6 +101,10 @@ pub struct Decision {
     /// Where the job goes.
     #[serde(flatten)]
     pub verdict: Verdict,
+    /// How long the run itself asked to wait (F9), within the longest wait, whatever was made of that.
+    #[serde(default, rename = "asked_ms", with = "millis::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
+    pub asked: Option<Duration>,
     /// Why.
     pub trace: Vec<Check>,
 }
@@ -112,13 +116,19 @@ impl Decision {
     /// The run went well; nothing had to be checked.
     #[must_use]
     pub const fn succeeded() -> Self {
-        Self { verdict: Verdict::Succeed, trace: Vec::new() }
+        Self::plain(Verdict::Succeed)
+    }
+
+    /// A verdict for which nothing was checked.
+    #[must_use]
+    pub const fn plain(verdict: Verdict) -> Self {
+        Self { verdict, asked: None, trace: Vec::new() }
     }
 
     /// A person called the run off.
     #[must_use]
     pub fn canceled(reason: &str) -> Self {
-        let mut decision = Self { verdict: Verdict::Cancel { reason: reason.to_owned() }, trace: Vec::new() };
+        let mut decision = Self::plain(Verdict::Cancel { reason: reason.to_owned() });
         decision.note("canceled", reason);
         decision
     }
@@ -136,7 +146,7 @@ impl Decision {
     /// The job was claimed but never started: it goes back at once (C2).
     #[must_use]
     pub fn handed_back() -> Self {
-        let mut decision = Self { verdict: Verdict::Defer { delay: Duration::ZERO }, trace: Vec::new() };
+        let mut decision = Self::plain(Verdict::Defer { delay: Duration::ZERO });
         decision.note("started", "no: claimed, never started; requeued, not charged");
         decision
     }
@@ -181,7 +191,7 @@ impl Decision {
     }
 
     pub(crate) fn started_for(cause: Cause) -> Self {
-        let mut decision = Self { verdict: Verdict::Defer { delay: Duration::ZERO }, trace: Vec::new() };
+        let mut decision = Self::plain(Verdict::Defer { delay: Duration::ZERO });
         decision.note("cause", cause.as_str());
         decision
     }

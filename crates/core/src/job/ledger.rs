@@ -1,7 +1,6 @@
 //! The ledger: one row for each run that has ended (F2).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -10,9 +9,6 @@ use crate::failure::{Cause, Decision, Verdict};
 use crate::id::{Fence, Lease, WorkerId};
 use crate::sealing;
 use crate::time::Timestamp;
-
-/// How the trace of a retry ends its words on the wait when the run itself has asked for it (F9).
-const ASKED_FOR: &str = "asked for by the failure itself";
 
 /// One ended run. Written once, never changed.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,9 +60,7 @@ impl Attempt {
     /// is decided again for each report, from counters that have moved on, so only what the run itself asked for
     /// counts: its delay, and why it cancels the job. What it logged is not part of how it ended.
     ///
-    /// Not all that a run asked for can be told from a row: the delay of a `rejected` run may be its own or that of
-    /// the backoff, the wait of a failure that a rule decided or that became a dead letter is not there, and neither
-    /// is how long a run that waits for a signal wanted to wait. Such reports count as the same.
+    /// How long a run that waits for a signal wanted to wait cannot be told from a row: such reports count as the same.
     fn ended_as(&self, ending: &Ending) -> bool {
         self.cause == ending.cause
             && same_failure(self.failure.as_ref(), ending.failure.as_ref())
@@ -77,15 +71,17 @@ impl Attempt {
 
     fn asked_as(&self, decision: &Decision) -> bool {
         let Some(stored) = &self.decision else { return true };
+        // Stored to the millisecond, as all delays are.
+        let [asked, again] = [stored, decision].map(|one| one.asked.map(|wait| wait.as_millis()));
+        if asked != again {
+            return false;
+        }
         match (&stored.verdict, &decision.verdict) {
-            // Nobody but the run says how long these wait. Stored to the millisecond.
+            // Nobody but the run says how long these wait.
             (Verdict::Defer { delay }, Verdict::Defer { delay: again })
                 if matches!(self.cause, Cause::Snoozed | Cause::RateLimited) =>
             {
                 delay.as_millis() == again.as_millis()
-            }
-            (Verdict::Retry { delay }, Verdict::Retry { delay: again }) => {
-                same_wait((stored, *delay), (decision, *again))
             }
             (Verdict::Wait { signal, .. }, Verdict::Wait { signal: again, .. }) => signal == again,
             // A person's cancel has checks of its own: it is not what the run said.
@@ -96,28 +92,6 @@ impl Attempt {
             _ => true,
         }
     }
-}
-
-/// True when two retries wait as long as their run has asked, or it has not asked: then the backoff has decided, each
-/// time anew. A rule (F18) may be another one by now. A retry budget (F19) has moved what is stored and not what was
-/// asked for, which then stands in the trace alone, as people read it.
-fn same_wait(stored: (&Decision, Duration), again: (&Decision, Duration)) -> bool {
-    let both = [stored, again];
-    if both.iter().any(|(decision, _)| decision.rule_id().is_some()) {
-        return true;
-    }
-    let [asked, asked_again] = both.map(|(decision, _)| asked_wait(decision));
-    let moved = both.iter().any(|(decision, _)| answer_of(decision, "retry_budget").is_some());
-    asked == asked_again && (asked.is_none() || moved || stored.1.as_millis() == again.1.as_millis())
-}
-
-/// The wait that a run has asked for, as the trace tells it.
-fn asked_wait(decision: &Decision) -> Option<&str> {
-    answer_of(decision, "delay").filter(|answer| answer.ends_with(ASKED_FOR))
-}
-
-fn answer_of<'d>(decision: &'d Decision, check: &str) -> Option<&'d str> {
-    decision.trace.iter().find(|found| found.check == check).map(|found| &*found.answer)
 }
 
 /// True when both are the same evidence. Which incident it counts for follows from it, and from how many there were.
@@ -147,6 +121,8 @@ impl Serialize for Attempt {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::failure::fingerprint::fingerprint;
     use crate::failure::{Check, DecisionInput, Failure, HookAnswer, TerminalReason, decide};
@@ -189,10 +165,14 @@ mod tests {
 
     /// A failed run that asked for this wait, if it did, as the pipeline decides about it.
     fn asking(millis: Option<u64>) -> Ending {
+        asking_with(millis, 3)
+    }
+
+    fn asking_with(millis: Option<u64>, retries: u32) -> Ending {
         let mut failure = Failure::new(Cause::Error, "TestError", "e");
         failure.retry_in = millis.map(Duration::from_millis);
         let situation = DecisionInput {
-            policy: &Policy::default().retries(3),
+            policy: &Policy::default().retries(retries),
             attempt: 0,
             crashes: 0,
             deferrals: 0,
@@ -281,6 +261,7 @@ mod tests {
             ending
         };
         let rejected = |millis| ending(Cause::Rejected, later(millis));
+        let dead = |millis| asking_with(millis, 0);
         for (at, (first, again, same)) in [
             (asking(Some(5_000)), asking(Some(5_000)), true),
             (asking(Some(5_000)), asking(Some(7_000)), false),
@@ -292,9 +273,13 @@ mod tests {
             (moved(Some(5_000)), moved(Some(5_000)), true),
             (moved(Some(5_000)), asking(Some(7_000)), false),
             (moved(None), asking(None), true),
-            // What cannot be told counts as the same.
-            (ruled(Some(5_000)), asking(Some(7_000)), true),
-            (asking(Some(5_000)), ruled(Some(7_000)), true),
+            // A rule, or the end of all attempts, makes another wait of it, and no other report.
+            (ruled(Some(5_000)), asking(Some(5_000)), true),
+            (ruled(Some(5_000)), asking(Some(7_000)), false),
+            (asking(Some(5_000)), ruled(Some(7_000)), false),
+            (asking(Some(5_000)), dead(Some(5_000)), true),
+            (asking(Some(5_000)), dead(Some(7_000)), false),
+            // Its backoff decides anew each time.
             (rejected(5_000), rejected(7_000), true),
         ]
         .into_iter()

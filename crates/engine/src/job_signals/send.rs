@@ -27,6 +27,10 @@ const TOGETHER: usize = 1_000;
 /// Bytes of payloads that are written in one transaction, roughly: each job gets its own.
 const BYTES_TOGETHER: usize = 8 * 1024 * 1024;
 
+/// Lists and objects in each other that a payload has at most. It is kept inside of others, and readers of JSON give up
+/// at 128.
+const MOST_LEVELS: usize = 100;
+
 /// Times that a change is tried while others send and wait too.
 const TRIES: usize = 200;
 
@@ -151,6 +155,11 @@ impl SendSignal {
         if actual > limit {
             return Err(Refusal::TooLarge { field: "payload", actual, limit, unit: "bytes" }.into());
         }
+        if is_deeper(&payload, MOST_LEVELS) {
+            let problem =
+                format!("it is nested more than {MOST_LEVELS} levels deep; send it flatter, or as text");
+            return Err(Refusal::invalid("payload", problem).into());
+        }
         let named = id.is_some();
         let id = id.unwrap_or_else(|| job_id().to_string());
         admit::key("id", &id, limits)?;
@@ -170,6 +179,16 @@ impl SendSignal {
         };
         bring_on(&parts, &name.signal(&signal.id), Some(signal)).await
     }
+}
+
+/// True when there are more lists and objects in each other than `levels`.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let inside: Vec<&Value> = match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        _ => return false,
+    };
+    levels == 0 || inside.into_iter().any(|value| is_deeper(value, levels - 1))
 }
 
 impl IntoFuture for SendSignal {

@@ -6,12 +6,14 @@
 //! schedules once more, those of a paused one when it is resumed, and those that were submitted are known by their key.
 //! One that was overtaken decides nothing, and what it still submits was decided before.
 
+mod settle;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use backstop_core::event::{Event, EventKind};
-use backstop_core::job::{JobDetail, JobSummary, NewJob, OnConflict};
-use backstop_core::schedule::{FireTimes, Overlap, PassReason, PassedFire, fire_key};
+use backstop_core::job::{JobSummary, NewJob, OnConflict};
+use backstop_core::schedule::{FireTimes, Overlap, PassReason, PassedFire};
 use backstop_core::{JobId, Refusal, Timestamp};
 use backstop_store::{Amend, Amended, Duty, Error as StoreError, Submitted, Term};
 use tokio::time::Instant;
@@ -40,6 +42,9 @@ pub(super) struct KnownSchedules {
     schedules: BTreeMap<String, KnownSchedule>,
 }
 
+/// Fires that were refused for good, by schedule: the place of each among the last fires, and why.
+type RefusedFires = BTreeMap<String, Vec<(usize, Refusal)>>;
+
 struct KnownSchedule {
     stored: StoredSchedule,
     times: FireTimes,
@@ -54,7 +59,8 @@ impl KnownSchedule {
         match stored.body.schedule.timing.fire_times(stored.body.state.anchor) {
             Ok(times) => {
                 let next = stored.body.state.next(&times, now);
-                let unsubmitted = stored.body.state.fires.iter().map(|fire| fire.fire_time).collect();
+                let open = stored.body.state.fires.iter().filter(|fire| !fire.settled);
+                let unsubmitted = open.map(|fire| fire.fire_time).collect();
                 Some(Self { stored, times, next, unsubmitted })
             }
             Err(problem) => {
@@ -267,69 +273,46 @@ async fn submit_decided(
         let missing = fires.filter(|(_, fire)| schedule.unsubmitted.contains(&fire.fire_time));
         wanted.extend(missing.map(|(at, _)| (name.clone(), at)));
     }
-    let mut refused = BTreeMap::<String, Vec<(usize, Refusal)>>::new();
-    for batch in wanted.chunks(BATCH) {
+    let mut refused = RefusedFires::new();
+    let (once, plain): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(name, _)| known.skips(name));
+    for batch in plain.chunks(BATCH) {
         heartbeat.record();
         let jobs = batch.iter().map(|(name, at)| job_of(parts, known, name, *at, now)).collect();
-        let answers = firing::submit(parts, jobs).await?;
-        let answers = without_skipped(parts, known, batch, answers).await?;
-        for ((name, at), answer) in batch.iter().zip(answers) {
-            match answer {
-                Ok(submitted) => known.note(name, *at, Some(submitted)),
-                // It is tried again until there is room.
-                Err(Refusal::QueueFull { .. }) => {}
-                Err(refusal) => {
-                    known.note(name, *at, None);
-                    refused.entry(name.clone()).or_default().push((*at, refusal));
-                }
-            }
+        for ((name, at), answer) in batch.iter().zip(firing::submit(parts, jobs).await?) {
+            known.take(name, *at, answer, &mut refused);
         }
+    }
+    for batch in once.chunks(BATCH) {
+        heartbeat.record();
+        settle::settle(parts, term, known, batch, &mut refused, now).await?;
     }
     write_refusals(parts, term, known, refused, now).await
 }
 
-/// The same answers, where a fire for which a job that is not its own was answered counts as refused: that job holds
-/// its business key, and `on_conflict` is `skip`. The key of the fire is not stored then, so the fire would be
-/// submitted once more, and late, by the next leader.
-async fn without_skipped(
-    parts: &EngineParts,
-    known: &KnownSchedules,
-    batch: &[(String, usize)],
-    mut answers: Vec<Result<Submitted, Refusal>>,
-) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
-    let mut doubtful = Vec::new();
-    for (place, ((name, at), answer)) in batch.iter().zip(&answers).enumerate() {
-        if let Ok(submitted) = answer
-            && submitted.deduplicated
-            && let Some((own_key, key)) = known.skipping(name, *at)
-        {
-            doubtful.push((place, *submitted, own_key, key));
-        }
-    }
-    if doubtful.is_empty() {
-        return Ok(answers);
-    }
-    let ids = doubtful.iter().map(|(_, submitted, ..)| submitted.id).collect();
-    let found = parts.store.jobs(ids).await?;
-    for ((place, Submitted { id: holder, state, .. }, own_key, key), detail) in
-        doubtful.into_iter().zip(found)
-    {
-        // One that is not there any more has ended long ago: nothing is skipped for it, so it is that of the fire.
-        let is_another = |job: JobDetail| job.view.job.spec.idempotency_key.as_ref() != Some(&own_key);
-        if detail.is_some_and(is_another) {
-            answers[place] = Err(Refusal::BusinessKeyConflict { key, holder, state });
-        }
-    }
-    Ok(answers)
-}
-
 impl KnownSchedules {
-    /// Of a fire that is skipped while another job holds its business key: its own key, and the business key.
-    fn skipping(&self, name: &str, at: usize) -> Option<(String, String)> {
-        let body = &self.schedules.get(name)?.stored.body;
-        let (job, fire) = (&body.schedule.job, body.state.fires.get(at)?);
-        let key = job.spec.business_key.clone().filter(|_| job.on_conflict == OnConflict::Skip)?;
-        Some((fire_key(name, fire.fire_time), key))
+    /// True when the fires of a schedule are skipped while another job holds their business key.
+    fn skips(&self, name: &str) -> bool {
+        let schedule = self.schedules.get(name).map(|schedule| &schedule.stored.body.schedule.job);
+        schedule.is_some_and(|job| job.spec.business_key.is_some() && job.on_conflict == OnConflict::Skip)
+    }
+
+    /// Takes the answer to the job of a fire.
+    fn take(
+        &mut self,
+        name: &str,
+        at: usize,
+        answer: Result<Submitted, Refusal>,
+        refused: &mut RefusedFires,
+    ) {
+        match answer {
+            Ok(submitted) => self.note(name, at, Some(submitted)),
+            // It is tried again until there is room.
+            Err(Refusal::QueueFull { .. }) => {}
+            Err(refusal) => {
+                self.note(name, at, None);
+                refused.entry(name.to_owned()).or_default().push((at, refusal));
+            }
+        }
     }
 
     /// Notes what came of a fire: the job that stands for it, or none that ever will. Where it is another, such as one
@@ -362,7 +345,7 @@ async fn write_refusals(
     parts: &EngineParts,
     term: Term,
     known: &mut KnownSchedules,
-    mut refused: BTreeMap<String, Vec<(usize, Refusal)>>,
+    mut refused: RefusedFires,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     while !refused.is_empty() {

@@ -29,7 +29,7 @@ pub(super) async fn run(parts: &EngineParts, state: &MaintenanceState, heartbeat
         let ended = parts.workflows.ended.notified();
         let now = Instant::now();
         let leads = state.leadership.term(Duty::Count).is_some();
-        let scope = if leads && now >= rest_at { NoteScope::All } else { NoteScope::OwnRuns };
+        let scope = if leads && now >= rest_at { NoteScope::All } else { NoteScope::OwnEnds };
         if scope == NoteScope::All {
             rest_at = now + PAUSE;
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{
-    EffectCall, EffectReplay, JobDetail, MOST_STEPS, Spec, Stale, StepFact, StepHistory, StepWrite,
-    signal_of_step,
+    EffectCall, EffectPolicy, EffectReplay, JobDetail, MOST_STEPS, Spec, Stale, StepFact, StepHistory,
+    StepWrite, signal_of_step,
 };
 use backstop_core::{JobId, Lease, Refusal, admit};
 use backstop_store::{ClaimedJob, Drawer, Error as StoreError, Note};
@@ -35,7 +35,7 @@ pub struct RemoteStep {
 pub enum RemoteEffect {
     /// It calls it: that is stored.
     Run,
-    /// It asks the other side first, and calls it when that has not seen it.
+    /// It asks the other side first. When that has not seen it, it says so with [`EffectCall::not_seen`] and calls it.
     Verify,
     /// Nothing: this is its stored outcome.
     Done(Value),
@@ -77,6 +77,9 @@ impl Remote {
     /// Stores that a run is about to call an effect, unless what is stored says something else (W8). What it came to is
     /// told with [`step`](Self::step). In one run the same call is answered in the same way, so it can be repeated.
     ///
+    /// A run that was answered [`RemoteEffect::Verify`], and whose other side has not seen the effect, says so with
+    /// `not_seen`: from then on this run may have done it, and that is stored before it is called.
+    ///
     /// ```
     /// # use std::time::Duration;
     /// use backstop::prelude::*;
@@ -98,7 +101,8 @@ impl Remote {
     /// #     code_version: None,
     /// # };
     /// # let grant = remote.claim(request).await?.remove(0).grant;
-    /// let call = EffectCall { index: Some(0), name: "charge", key: "order-7", policy: EffectPolicy::Verify };
+    /// let (name, key, policy) = ("charge", "order-7", EffectPolicy::Verify);
+    /// let call = EffectCall { index: Some(0), name, key, policy, not_seen: false };
     /// if remote.effect(&grant, call).await? == RemoteEffect::Run {
     ///     let receipt = Some("ch_18".into());
     ///     remote.step(&grant, RemoteStep { index: Some(0), name: "charge".into(), result: receipt }).await?;
@@ -113,6 +117,10 @@ impl Remote {
         let (lease, name) = (grant.lease, call.name);
         self.check_name(name)?;
         admit::key("key", call.key, &self.parts.config.limits)?;
+        if call.not_seen && call.policy != EffectPolicy::Verify {
+            let problem = "only under the policy `verify` the other side is asked; leave it out";
+            return Err(Refusal::invalid("not_seen", problem).into());
+        }
         let detail = self.held(lease).await?;
         let (history, run) = (history(&detail), detail.view.record.runs);
         if history.is_over_in(run, name) {

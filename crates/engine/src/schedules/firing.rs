@@ -1,7 +1,7 @@
 //! Jobs of fires: made from their schedule, and submitted under a key that no other fire has.
 
 use backstop_core::admit::admit;
-use backstop_core::job::{FiredBy, NewJob};
+use backstop_core::job::{FiredBy, JobDetail, NewJob, OnConflict};
 use backstop_core::schedule::{Fire, Schedule, fire_key};
 use backstop_core::{Refusal, Timestamp};
 use backstop_store::{Error as StoreError, Submit, Submitted};
@@ -54,4 +54,42 @@ pub(crate) async fn submit(
         None => stored.next().unwrap_or(Err(Refusal::BatchRefused { index: 0 })),
     };
     Ok(answers.into_iter().map(answer).collect())
+}
+
+/// Of the job of a fire that is skipped while another one holds its business key: its own key, and the business key.
+pub(crate) fn skip_keys(job: &NewJob) -> Option<(String, String)> {
+    let key = job.spec.business_key.clone().filter(|_| job.on_conflict == OnConflict::Skip)?;
+    Some((job.spec.idempotency_key.clone()?, key))
+}
+
+/// The same answers, where one for which a job that is not its own was answered counts as refused: that job holds its
+/// business key, and `on_conflict` is `skip`. `keys` has those of each job by [`skip_keys`].
+pub(crate) async fn without_skipped(
+    parts: &EngineParts,
+    keys: Vec<Option<(String, String)>>,
+    mut answers: Vec<Result<Submitted, Refusal>>,
+) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
+    let mut doubtful = Vec::new();
+    for (place, (keys, answer)) in keys.into_iter().zip(&answers).enumerate() {
+        if let (Some(keys), Ok(submitted)) = (keys, answer)
+            && submitted.deduplicated
+        {
+            doubtful.push((place, *submitted, keys));
+        }
+    }
+    if doubtful.is_empty() {
+        return Ok(answers);
+    }
+    let ids = doubtful.iter().map(|(_, submitted, _)| submitted.id).collect();
+    let found = parts.store.jobs(ids).await?;
+    for ((place, Submitted { id: holder, state, .. }, (own_key, key)), detail) in
+        doubtful.into_iter().zip(found)
+    {
+        // One that is not there any more has ended long ago: nothing is skipped for it, so it is that of the fire.
+        let is_another = |job: JobDetail| job.view.job.spec.idempotency_key.as_ref() != Some(&own_key);
+        if detail.is_some_and(is_another) {
+            answers[place] = Err(Refusal::BusinessKeyConflict { key, holder, state });
+        }
+    }
+    Ok(answers)
 }

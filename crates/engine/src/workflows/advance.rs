@@ -7,11 +7,14 @@
 //! end counts once, however many look and whoever dies in between. Notes are read before the workflow: one that another
 //! node has taken since is not there any more, although the workflow is as it was read. Ends of jobs never wait for
 //! each other.
+//!
+//! A node that is refused has worked for nothing, so nodes keep out of each other's way: the end of a step is for the
+//! one where it ran, the end of a job of a batch for whoever is there first, and what is left for the one that leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use backstop_core::job::{NewJob, Operation};
-use backstop_core::workflow::{EndNote, JobEnd, NodeEnd, WorkflowStatus};
+use backstop_core::workflow::{EndNote, JobEnd, NodeEnd, Workflow, WorkflowBody, WorkflowStatus};
 use backstop_core::{JobId, Refusal, Timestamp, WorkflowId};
 use backstop_store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect};
 use tokio::time::Instant;
@@ -19,11 +22,15 @@ use tokio::time::Instant;
 use super::callback::callback_job;
 use super::inputs::{FoundResults, InputProblem, results};
 use super::renew::renewed;
-use super::stored::{self, FoundWorkflow};
+use super::stored::{self, FoundWorkflow, StoredWorkflow};
 use super::told::WorkflowNews;
+use super::view::driven_again;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 use crate::run::write::refused_for_good;
+
+/// Jobs that a batch has before it when its end is far: what all processes end in a moment, and some more.
+const FAR: u64 = 5_000;
 
 /// Documents of notes that are read at once: each is of one workflow and one transaction.
 const PAGE: usize = 500;
@@ -34,6 +41,8 @@ const MOST_TOGETHER: usize = 2_000;
 /// Which notes to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoteScope {
+    /// Those of steps that ran here, and of batches whose jobs ran here: somebody else looks after the rest.
+    OwnEnds,
     /// Those of workflows whose jobs ran here.
     OwnRuns,
     /// All.
@@ -59,6 +68,8 @@ struct Piece {
     operations: Vec<(JobId, Operation)>,
     jobs: Vec<NewJob>,
     news: WorkflowNews,
+    /// True for a batch whose end is far.
+    rests: bool,
 }
 
 impl Piece {
@@ -79,6 +90,7 @@ impl Piece {
             operations: Vec::new(),
             jobs: Vec::new(),
             news: WorkflowNews::default(),
+            rests: false,
         }
     }
 
@@ -110,8 +122,13 @@ pub(crate) async fn advance_all(
     scope: NoteScope,
     heartbeat: Option<&LoopHeartbeat>,
 ) -> Result<(), StoreError> {
-    let now = Instant::now();
-    if scope == NoteScope::OwnRuns && parts.workflows.has_none(now) {
+    let (now, memory) = (Instant::now(), &parts.workflows);
+    let has_none = match scope {
+        NoteScope::OwnEnds => memory.has_no_ends(now),
+        NoteScope::OwnRuns => memory.has_none(now),
+        NoteScope::All => false,
+    };
+    if has_none {
         return Ok(());
     }
     let mut range = DocumentRange::first(Drawer::WorkflowEnds, PAGE);
@@ -121,11 +138,17 @@ pub(crate) async fn advance_all(
         let mut ends: BTreeMap<WorkflowId, Vec<TakenNotes>> = BTreeMap::new();
         for Document { key, revision, body } in page.items {
             let Some(id) = key.split('/').next().and_then(|id| id.parse().ok()) else { continue };
-            if scope == NoteScope::All || parts.workflows.is_ours(id, now) {
-                let notes = EndNote::read(&body).unwrap_or_default();
-                ends.entry(id).or_default().push(TakenNotes { key, revision, notes });
+            if scope != NoteScope::All && memory.is_left(id, now) {
+                continue;
             }
+            let notes = EndNote::read(&body).unwrap_or_default();
+            ends.entry(id).or_default().push(TakenNotes { key, revision, notes });
         }
+        ends.retain(|id, taken| match scope {
+            NoteScope::OwnEnds => memory.are_ours(*id, taken.iter().flat_map(|taken| &taken.notes)),
+            NoteScope::OwnRuns => memory.is_ours(*id),
+            NoteScope::All => true,
+        });
         if !ends.is_empty() {
             advance_some(parts, ends, page.now, heartbeat).await?;
         }
@@ -213,6 +236,7 @@ async fn followed_up(
     let result = |job: &JobId| results.get(job).and_then(|result| result.as_ref().ok()).cloned();
     let notes = piece.notes.iter().flat_map(|taken| &taken.notes).cloned();
     let ends: Vec<JobEnd> = notes.map(|note| JobEnd { result: result(&note.job), note }).collect();
+    let was_paused = stored.workflow.status == WorkflowStatus::Paused;
     let mut follows = stored.workflow.advance(graph.as_deref(), &ends, piece.now);
     let renewed = renewed(parts, &mut stored, &mut follows, &piece.refused, piece.now).await?;
     let Some(renewed) = renewed else { return Ok(None) };
@@ -225,9 +249,27 @@ async fn followed_up(
     let canceled = follows.cancel.iter().map(|(job, cause)| (*job, Operation::PassBy { cause: *cause }));
     piece.operations.extend(canceled);
     piece.jobs.extend(callback_job(parts, &stored.workflow, graph.as_deref(), &follows).await?);
-    piece.edits.extend(stored.edits());
+    piece.rests = is_far(&stored.workflow);
     piece.news = WorkflowNews::of(parts, &stored.workflow, graph.as_deref(), &ends, &follows);
+    // Last: what it came to is told, and what follows from that has its turn, whoever holds it back since.
+    if was_paused && stays_paused(parts, &stored).await? {
+        stored.workflow.hold_back();
+        piece.news = piece.news.and(WorkflowNews::standing(parts, &stored.workflow));
+    }
+    piece.edits.extend(stored.edits());
     Ok(Some(piece))
+}
+
+/// True for a workflow that has come to an end just now, although a dead step of it is driven again: people had done
+/// that, and paused the workflow, before anybody looked at how the step had ended.
+async fn stays_paused(parts: &EngineParts, stored: &StoredWorkflow) -> Result<bool, StoreError> {
+    Ok(stored.workflow.status.is_over() && !driven_again(parts, stored).await?.is_empty())
+}
+
+/// True for a batch with so many jobs before it that its end is not near.
+fn is_far(workflow: &Workflow) -> bool {
+    let WorkflowBody::Batch(batch) = &workflow.body else { return false };
+    batch.counts().released > FAR
 }
 
 /// The same for one whose workflow is read once more.
@@ -245,7 +287,12 @@ async fn write(parts: &EngineParts, mut pieces: Vec<Piece>) -> Result<(), StoreE
         let refused = match write_together(parts, &pieces).await {
             Ok(Amended::Done { now, .. }) => {
                 for piece in pieces {
-                    parts.workflows.take(piece.id);
+                    if piece.rests {
+                        parts.workflows.rest(piece.id, Instant::now());
+                    } else {
+                        parts.workflows.take(piece.id);
+                    }
+                    parts.workflows.followed_up(piece.notes.iter().flat_map(|taken| &taken.notes));
                     piece.news.tell(parts, now);
                 }
                 return Ok(());
@@ -257,7 +304,12 @@ async fn write(parts: &EngineParts, mut pieces: Vec<Piece>) -> Result<(), StoreE
                     tracing::error!(key, "what follows in workflows met a document that is none of them");
                     return Ok(());
                 };
-                parts.workflows.leave(pieces.remove(place).id, Instant::now());
+                let Piece { id, rests, .. } = pieces.remove(place);
+                if rests {
+                    parts.workflows.rest(id, Instant::now());
+                } else {
+                    parts.workflows.leave(id, Instant::now());
+                }
                 continue;
             }
             Ok(Amended::Refused { index, refusal }) => {

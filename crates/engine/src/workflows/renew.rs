@@ -47,7 +47,7 @@ pub(super) async fn renewed(
                         tracing::error!(job = %old, "a step cannot run again and has failed: it was purged");
                     }
                     let mark = WorkflowMark { id: stored.workflow.id, number };
-                    let note = EndNote { job: again, mark, end: NodeEnd::Failed, again: false, at: now };
+                    let note = EndNote { job: again, mark, end: NodeEnd::Failed, again: false };
                     lost.push(JobEnd { note, result: None });
                 }
             }

@@ -3,7 +3,6 @@
 use backstop_core::Timestamp;
 use backstop_core::event::{Event, EventKind, WorkflowHeader};
 use backstop_core::workflow::{Advance, Graph, JobEnd, NodeEnd, Workflow};
-use backstop_store::Observer;
 
 use crate::parts::EngineParts;
 
@@ -31,7 +30,7 @@ impl WorkflowNews {
             branches: follows.branches.len(),
             finished: follows.finished.then(|| workflow.status.as_str()),
         };
-        if !parts.events.wants_events() {
+        if !["workflow", "branch_taken"].iter().any(|name| parts.events.is_wanted(name)) {
             return news;
         }
         let header = WorkflowHeader::of(workflow);
@@ -53,6 +52,12 @@ impl WorkflowNews {
     /// That of a workflow which nothing followed from.
     pub(super) fn standing(parts: &EngineParts, workflow: &Workflow) -> Self {
         Self::of(parts, workflow, None, &[], &Advance::default())
+    }
+
+    /// The same, and what came of it in the same transaction.
+    pub(super) fn and(mut self, later: Self) -> Self {
+        self.events.extend(later.events);
+        self
     }
 
     /// Tells what was committed at `now`.

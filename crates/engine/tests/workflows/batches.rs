@@ -180,3 +180,33 @@ pub(super) async fn a_part_that_may_be_skipped_is_refused(store: Arc<dyn Store>)
     let view = replaced.view().await.expect("it is there");
     assert_eq!((view.counts.succeeded, view.counts.canceled, view.status.is_over()), (1, 1, true));
 }
+
+/// Fails the first time, and again unless it ends well.
+#[job(max_retries = 1)]
+async fn waver(cx: JobContext<super::Site>, ends_well: bool) -> JobResult<u32> {
+    if ends_well && cx.run_number() > 1 { Ok(1) } else { Err("it wavers".into()) }
+}
+
+/// W3: children have retries of their own and count when they have ended for good, and a share of successes is enough
+/// or it is not.
+pub(super) async fn children_are_retried_and_judged_by_their_share(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let engine = &stage.engine;
+    for (share, status, told) in
+        [(0.75, WorkflowStatus::Succeeded, [1, 0]), (0.76, WorkflowStatus::Failed, [1, 1])]
+    {
+        let batch = engine.batch("wavering").success_rate_at_least(share);
+        let batch = batch.then_on_success(Well {}).then_on_failure(Badly {});
+        let child = |n: u32| engine.enqueue(Waver { ends_well: n > 0 }).backoff(Backoff::none());
+        let batch = batch.for_each(0..4, child).await.expect("stored");
+        let mut runs = 0;
+        for _ in 0..4 {
+            runs += stage.drain().await;
+        }
+        assert_eq!(runs, 9, "two of each child, and what follows");
+        let view = batch.view().await.expect("it is there");
+        assert_eq!((view.status, view.counts.succeeded, view.counts.failed), (status, 3, 1));
+        let ended = [&stage.site.ended_well, &stage.site.ended_badly];
+        assert_eq!(ended.map(|count| count.load(Ordering::SeqCst)), told);
+    }
+}

@@ -2,13 +2,13 @@
 //! step.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backstop::State;
 use backstop::workflows::{SubmittedWorkflow, WorkflowStatus};
 use backstop_core::redrive::{Plan, PlanPhase, PlanSelector};
-use backstop_store::Store;
+use backstop_store::{Answer, DocumentRange, Documents, Drawer, Layer, Store};
 
 use super::{Add, AddTo, Badly, Frail, Stage, Well, job_of};
 
@@ -222,4 +222,57 @@ pub(super) async fn a_dead_step_that_is_put_aside_stays_as_it_was(store: Arc<dyn
     assert_eq!(stage.drain().await, 0, "no callback once more");
     assert_eq!(stage.site.ended_badly.load(Ordering::SeqCst), 1);
     assert_eq!(stage.view(&submitted).await.status, WorkflowStatus::Failed);
+}
+
+/// A store in which nobody sees the notes of ends for a while.
+struct LateNotes {
+    below: Arc<dyn Store>,
+    are_late: AtomicBool,
+}
+
+impl Layer for LateNotes {
+    fn below(&self) -> &dyn Store {
+        &*self.below
+    }
+
+    fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
+        Box::pin(async move {
+            let is_note = range.drawer == Drawer::WorkflowEnds;
+            let mut found = self.below.documents(range).await?;
+            if is_note && self.are_late.load(Ordering::SeqCst) {
+                (found.items, found.more) = (Vec::new(), false);
+            }
+            Ok(found)
+        })
+    }
+}
+
+/// W4: a step that died is driven again, and its workflow is paused, before anybody has looked at its death: that death
+/// is told, and the workflow stays paused and goes on from there.
+pub(super) async fn a_pause_holds_although_a_death_is_looked_at_late(store: Arc<dyn Store>) {
+    let layer = Arc::new(LateNotes { below: store, are_late: AtomicBool::new(true) });
+    let store: Arc<dyn Store> = layer.clone();
+    let stage = Stage::on(&store);
+    let (engine, workflows) = (&stage.engine, stage.engine.workflows());
+    stage.site.broken.store(true, Ordering::SeqCst);
+    let mut flow = engine.workflow("looked at late").on_success(&Well {}).on_failure(&Badly {});
+    let frail = flow.step("frail", engine.enqueue(Frail {})).add();
+    flow.step("next", engine.enqueue(AddTo { step: "frail".into(), more: 1 })).after(&frail).add();
+    let submitted = flow.submit().await.expect("a shape that can be");
+    assert_eq!(stage.drain().await, 1);
+    stage.site.broken.store(false, Ordering::SeqCst);
+    engine.retry(job_of(&submitted, "frail")).await.expect("a dead letter");
+    assert_eq!(workflows.pause(submitted.id).await.expect("it is stored"), 2);
+
+    layer.are_late.store(false, Ordering::SeqCst);
+    assert_eq!(stage.drain().await, 1, "the callback of the first death");
+    let view = stage.view(&submitted).await;
+    assert_eq!((view.status, view.finished_at), (WorkflowStatus::Paused, None));
+    assert_eq!(view.nodes[0].job_state, Some(State::Paused));
+    workflows.resume(submitted.id).await.expect("it is stored");
+    assert_eq!(stage.drain().await, 3, "the step, what follows, and the callback");
+    let view = stage.view(&submitted).await;
+    assert_eq!((view.status, view.finished_at.is_some()), (WorkflowStatus::Succeeded, true));
+    let told = [&stage.site.ended_well, &stage.site.ended_badly].map(|count| count.load(Ordering::SeqCst));
+    assert_eq!(told, [1, 1]);
 }

@@ -19,7 +19,7 @@ use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
 use crate::shape::{
     BackfillDone, BackfillRange, DeleteSchedule, ErrorBody, Items, PageQuery, PlanActor, ScheduleJson,
-    ScheduleRun, SetSchedule,
+    ScheduleRun, SetSchedule, SetScheduleQuery, schedule_over,
 };
 
 pub(crate) fn routes(routes: Routes) -> Routes {
@@ -62,9 +62,10 @@ async fn show_schedule(
     found.map(|view| Json(view.into())).ok_or_else(|| ScheduleProblem::Unknown(name).into())
 }
 
-/// Sets a schedule, whether there is one of this name or not.
+/// Sets a schedule, whether there is one of this name or not. One that is there is replaced, unless `keep` says that
+/// what is not named stays.
 #[utoipa::path(put, path = "/api/v1/schedules/{name}", tag = "schedules", request_body = SetSchedule,
-    params(("name" = String, Path, description = "What the schedule is called.")),
+    params(("name" = String, Path, description = "What the schedule is called."), SetScheduleQuery),
     responses((status = 200, body = ScheduleJson),
         (status = 409, description = "A program or `backstop.toml` declares it, or there are too many schedules.",
          body = ErrorBody)))]
@@ -72,8 +73,15 @@ async fn set_schedule(
     State(api): State<Api>,
     caller: Caller,
     PathParams(name): PathParams<String>,
+    QueryParams(SetScheduleQuery { keep }): QueryParams<SetScheduleQuery>,
     RawBody(bytes): RawBody,
 ) -> Result<Json<ScheduleJson>, ApiError> {
+    let (schedules, keeps) = (api.engine().schedules(), keep.unwrap_or_default());
+    let seen = if keeps { schedules.get(&name).await?.map(|view| view.schedule) } else { None };
+    let bytes = match &seen {
+        Some(seen) => schedule_over(seen, &bytes)?.into(),
+        None => bytes,
+    };
     let body: SetSchedule<'_> = read(&bytes)?;
     let expires_in = body.expires_in_ms.map(Duration::from_millis);
     let (settings, mut job) = body.split();
@@ -82,7 +90,11 @@ async fn set_schedule(
     if let Some(span) = expires_in {
         job = job.expires_in(span);
     }
-    Ok(Json(api.engine().schedules().set(&name, settings, job).await?.into()))
+    let set = match keeps {
+        true => schedules.set_over(&name, seen.as_ref(), settings, job).await?,
+        false => schedules.set(&name, settings, job).await?,
+    };
+    Ok(Json(set.into()))
 }
 
 /// Removes a schedule, and answers it once more. Jobs that it has submitted stay.

@@ -15,20 +15,21 @@ use backstop::{JobId, OperateError, Timestamp};
 use backstop_core::tenant::TenantError;
 use backstop_core::{Tenant, admit};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa_axum::routes;
 
 use super::ids::job_id;
 use super::jobs;
 use crate::access::{Caller, Peer, Scope, count_wrong};
 use crate::api::Api;
-use crate::body::{JsonBody, PathParams, QueryParams, wrong_field};
+use crate::body::{JsonBody, PathParams, QueryParams, RawBody, read_any, wrong_field};
 use crate::error::ApiError;
 use crate::page::whole;
 use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
 use crate::shape::{
-    ErrorBody, Items, NewResumeToken, NewSignal, ResumeHint, ResumePayload, ResumeTokenJson, SentSignal,
-    SignalJson, SignalSort, SignalsQuery,
+    ErrorBody, Items, NewResumeToken, NewSignal, ResumeHint, ResumeTokenJson, SentSignal, SignalJson,
+    SignalSort, SignalsQuery,
 };
 
 /// How resume tokens begin.
@@ -180,9 +181,10 @@ async fn look_at_resume_token(
     Ok(Json(ResumeHint { signal, expires_at, hint }))
 }
 
-/// Sends the signal of a resume token to its job. It can be used once, and needs no other token.
+/// Sends the signal of a resume token to its job. It can be used once, and needs no other token. A body of JSON that is
+/// no object with `payload` alone is the payload itself: whoever calls the link back may have a body of its own.
 #[utoipa::path(post, path = "/api/v1/resume/{token}", tag = "signals",
-    params(("token" = String, Path, description = "The resume token.")), request_body = Option<ResumePayload>,
+    params(("token" = String, Path, description = "The resume token.")), request_body = Option<Value>,
     responses((status = 200, body = SentSignal), (status = 400, body = ErrorBody),
         (status = 404, description = "It is not a resume token, or it has expired.", body = ErrorBody),
         (status = 409, description = "It was used before, or its job has ended.", body = ErrorBody),
@@ -192,7 +194,7 @@ async fn use_resume_token(
     PathParams(token): PathParams<String>,
     headers: HeaderMap,
     extensions: Extensions,
-    body: Option<JsonBody<ResumePayload>>,
+    body: Option<RawBody>,
 ) -> Result<Json<SentSignal>, ApiError> {
     let grant = opened(&api, &token, &headers, &extensions).await?;
     let ResumeGrant { job, tenant, signal, expires_at, id } = grant;
@@ -204,7 +206,7 @@ async fn use_resume_token(
             "the job has ended: nobody waits for this",
         ));
     }
-    let payload = body.map(|JsonBody(body)| body.payload).unwrap_or_default();
+    let payload = body.map(|RawBody(bytes)| read_any(&bytes)).transpose()?.map_or(Value::Null, brought);
     let signals = api.engine().signals();
     let signals = match tenant {
         Some(tenant) => signals.of_tenant(tenant),
@@ -218,6 +220,16 @@ async fn use_resume_token(
         return Err(ApiError::new(StatusCode::CONFLICT, "used", message).hint("ask for another one"));
     }
     Ok(Json(SentSignal { delivered, kept }))
+}
+
+/// What a body brings: the `payload` of one in our own shape, and all of any other.
+fn brought(body: Value) -> Value {
+    match body {
+        Value::Object(mut fields) if fields.keys().all(|field| field == "payload") => {
+            fields.remove("payload").unwrap_or_default()
+        }
+        other => other,
+    }
 }
 
 /// What a token says, if it is one that we made and that has not expired.

@@ -1,5 +1,7 @@
 //! Schedules (W11).
 
+mod keep;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -11,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
+pub(crate) use self::keep::schedule_over;
 use super::submit::priority_or_word;
 use super::{BackoffPart, CallbackJob, SubmitJob};
 use crate::body::{object, raw};
@@ -31,18 +34,18 @@ pub struct SetSchedule<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "Europe/Berlin", max_length = 64)]
     pub time_zone: Option<String>,
-    /// What becomes of fire times that were missed by a minute or more.
-    #[serde(default)]
-    pub misfire: Misfire,
-    /// What becomes of a fire while the job of the last one has not ended.
-    #[serde(default)]
-    pub overlap: Overlap,
+    /// What becomes of fire times that were missed by a minute or more; `fire_once` when it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfire: Option<Misfire>,
+    /// What becomes of a fire while the job of the last one has not ended; `allow` when it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<Overlap>,
     /// True pauses it, false resumes it; as it is when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Which code runs the job.
-    #[serde(borrow)]
-    #[schema(value_type = String, example = "report")]
+    /// Which code runs the job. It is left out only where `keep` finds one.
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
+    #[schema(value_type = String, required = true, example = "report")]
     pub kind: Cow<'a, str>,
     /// Its input, any JSON up to 16 KiB; an empty object when it is left out.
     #[serde(borrow, default, deserialize_with = "raw", skip_serializing_if = "Option::is_none")]
@@ -126,7 +129,8 @@ pub struct SetSchedule<'a> {
 impl<'a> SetSchedule<'a> {
     /// What it says of the schedule, and of its job.
     pub(crate) fn split(self) -> (ScheduleSettings, SubmitJob<'a>) {
-        let mut settings = ScheduleSettings::default().misfire(self.misfire).overlap(self.overlap);
+        let (misfire, overlap) = (self.misfire.unwrap_or_default(), self.overlap.unwrap_or_default());
+        let mut settings = ScheduleSettings::default().misfire(misfire).overlap(overlap);
         settings.timing = Timing {
             cron: self.cron.map(Into::into),
             every: self.every_ms.map(std::time::Duration::from_millis),
@@ -298,12 +302,25 @@ pub struct BackfillDone {
     pub submitted: usize,
     /// Fire times that had been submitted before.
     pub known: usize,
+    /// Fire times that were passed over, because another job holds the business key and `on_conflict` is `skip`.
+    pub skipped: usize,
 }
 
 impl From<Backfilled> for BackfillDone {
-    fn from(Backfilled { submitted, known }: Backfilled) -> Self {
-        Self { submitted, known }
+    fn from(Backfilled { submitted, known, skipped }: Backfilled) -> Self {
+        Self { submitted, known, skipped }
     }
+}
+
+/// What becomes of what a set does not name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SetScheduleQuery {
+    /// True keeps it as it is, where there is a schedule of this name: a field that is null is taken away, and of
+    /// `cron` and `every_ms` the one that is given takes the place of the other. Otherwise the whole schedule is
+    /// replaced.
+    pub keep: Option<bool>,
 }
 
 /// How a schedule is deleted.

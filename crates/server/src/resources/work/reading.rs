@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop::circuits::CallResult;
 use backstop::{Cause, CrashEvidence, Ended, Failure, Finished, Limits, Refusal, RemoteWorker, WorkRequest};
 use backstop_core::admit;
 use backstop_core::job::JobView;
@@ -154,7 +155,16 @@ fn lines(logs: shape::LogText) -> Vec<String> {
 fn ended(outcome: shape::RunOutcome) -> (Ended, Option<shape::LogText>) {
     match outcome {
         shape::RunOutcome::Succeeded { result, logs } => (Ended::Succeeded { result }, logs),
-        shape::RunOutcome::Failed { class, message, error_type, retry_in_ms, dependency, logs, .. } => {
+        shape::RunOutcome::Failed {
+            class,
+            message,
+            error_type,
+            retry_in_ms,
+            dependency,
+            circuit,
+            logs,
+            step: _,
+        } => {
             let (cause, usual) = cause(class);
             let mut failure = Failure::new(cause, error_type.unwrap_or_else(|| usual.to_owned()), message);
             if matches!(cause, Cause::Permanent | Cause::Invalid) {
@@ -162,6 +172,7 @@ fn ended(outcome: shape::RunOutcome) -> (Ended, Option<shape::LogText>) {
             }
             failure.retry_in = retry_in_ms.map(Duration::from_millis);
             failure.dependency = dependency;
+            failure.call_result = circuit.map(call_result);
             (Ended::Failed(failure), logs)
         }
         shape::RunOutcome::Snoozed { delay_ms, logs } => {
@@ -176,6 +187,15 @@ fn ended(outcome: shape::RunOutcome) -> (Ended, Option<shape::LogText>) {
             (Ended::Waiting { signal, timeout: timeout_ms.map(Duration::from_millis), index }, logs)
         }
         shape::RunOutcome::Interrupted { logs } => (Ended::Interrupted, logs),
+    }
+}
+
+/// What a failure with this mark says of the dependency that was called.
+const fn call_result(mark: shape::CircuitMark) -> CallResult {
+    match mark {
+        shape::CircuitMark::Counts => CallResult::Failure,
+        shape::CircuitMark::Neutral => CallResult::Neutral,
+        shape::CircuitMark::Ignored => CallResult::Ignored,
     }
 }
 

@@ -58,10 +58,10 @@ async fn effect(
     caller: Caller,
     JsonBody(request): JsonBody<shape::EffectRequest>,
 ) -> Result<Json<shape::EffectAnswer>, ApiError> {
-    let shape::EffectRequest { lease, name, key: effect_key, policy, index } = &request;
+    let shape::EffectRequest { lease, name, key: effect_key, policy, not_seen, index } = &request;
     let key = api.leases().key(&**api.engine().store()).await?;
     let grant = key.open(&caller, lease).ok_or_else(stale)?;
-    let call = EffectCall { index: *index, name, key: effect_key, policy: *policy };
+    let call = EffectCall { index: *index, name, key: effect_key, policy: *policy, not_seen: *not_seen };
     let answer = api.engine().remote().effect(&grant, call).await.map_err(refused)?;
     Ok(Json(match answer {
         RemoteEffect::Run => shape::EffectAnswer::Run,
