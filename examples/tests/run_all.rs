@@ -146,6 +146,25 @@ fn chain() {
 }
 
 #[test]
+fn ratchet() {
+    // F6, L8, L10, L11, W1, W3, W11
+    says(
+        "ratchet",
+        &[
+            "request-1 again: the same job, true",
+            "payment-7 again: refused, true",
+            "payment 7: paused, then succeeded",
+            "write to the customer",
+            "payment 13: failed after 1 run, non_retryable",
+            "receipt over 1300 cents",
+            "payment 13: succeeded",
+            "batch: succeeded, 3 of 3",
+            "the report of the night",
+        ],
+    );
+}
+
+#[test]
 fn graph() {
     // W2, W6
     says(

@@ -10,11 +10,13 @@
 //! - [`BridgeSettings`]: `[bridges.NAME]` of the configuration, checked.
 //! - [`BridgeProfile`]: how messages are read and answered, as pure translations: `plain`, [`CafSettings`] and
 //!   [`DaycrySettings`] for teams that come from elsewhere.
-//! - [`Source`]: the loop that turns messages into jobs; [`SourceHandle`] pauses, resumes and watches it.
+//! - [`Source`]: the loops that turn messages into jobs, one for each of its connections; [`SourceHandle`] pauses,
+//!   resumes and watches them.
 //! - [`BridgeSink`]: the loop that publishes what the outbox of the store holds for a bridge (B2).
 //! - [`BridgeRunner`]: all bridges of a program, told of in the store and obedient to what people ask there.
 //! - [`InvalidMessages`]: what could not become a job.
 //! - [`handoff`]: the loop that publishes finished jobs to another Backstop (B7).
+//! - `floor` (feature): bare loops of the brokers' clients, to measure bridges against.
 //!
 //! Must not know a store or a database: it uses what every program has that submits jobs.
 
@@ -22,6 +24,8 @@ mod address;
 mod broker;
 pub mod brokers;
 mod decide;
+#[cfg(feature = "floor")]
+pub mod floor;
 #[cfg(feature = "handoff")]
 pub mod handoff;
 #[cfg(feature = "http")]

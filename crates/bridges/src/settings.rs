@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use backstop::rejects::RejectSettings;
-use backstop::sinks::{Sink, SinkLimits, SinkTopic};
+use backstop::sinks::{SUBSCRIPTION_PREFIX, Sink, SinkLimits, SinkTopic};
 use serde::Deserialize;
 
 use crate::address::{BrokerAddress, BrokerKind};
@@ -22,6 +22,9 @@ pub use error::BridgeSettingsError;
 
 /// Messages that a source takes at once at most. More would make a batch slower, and not the whole faster.
 const MOST_PREFETCH: usize = 1_000;
+
+/// Connections of one source at most: each is one more at the broker, and one more that writes to the store.
+const MOST_CONCURRENCY: usize = 64;
 
 /// Characters of the name of a bridge: it stands before every id of a message, in an idempotency key.
 const NAME_CHARS: usize = 64;
@@ -92,9 +95,13 @@ pub struct SourceSettings {
     /// its broker has it, unless said.
     #[serde(default)]
     pub id: Option<String>,
-    /// Messages that it holds at once at most.
+    /// Messages that one connection holds at once at most.
     #[serde(default = "default_prefetch")]
     pub prefetch: usize,
+    /// Connections that take messages at the same time, in each process. Jobs are stored in the order of their messages
+    /// with one, and in no order with more.
+    #[serde(default = "default_concurrency")]
+    pub concurrency: usize,
     /// The group of Redis and the consumer of NATS that keep how far the bridge is; the name of the bridge unless said.
     #[serde(default)]
     pub consumer: Option<String>,
@@ -151,6 +158,10 @@ fn default_body_field() -> String {
 
 const fn default_prefetch() -> usize {
     100
+}
+
+const fn default_concurrency() -> usize {
+    1
 }
 
 impl BridgeSettings {
@@ -299,6 +310,10 @@ impl BridgeSettings {
             let problem = format!("is {}: give between 1 and {MOST_PREFETCH}", source.prefetch);
             return Err(value("prefetch", &problem));
         }
+        if source.concurrency == 0 || source.concurrency > MOST_CONCURRENCY {
+            let problem = format!("is {}: give between 1 and {MOST_CONCURRENCY}", source.concurrency);
+            return Err(value("concurrency", &problem));
+        }
         if source.hold.is_some_and(|hold| hold.is_zero()) {
             return Err(value("hold", "is 0: everything would be delivered twice"));
         }
@@ -414,6 +429,11 @@ impl SinkSettings {
 
     fn check(&self, name: &str, of: (BrokerKind, BridgeProfile)) -> Result<(), BridgeSettingsError> {
         let is_caf = of.1 == BridgeProfile::Caf;
+        if name.starts_with(SUBSCRIPTION_PREFIX) {
+            let problem =
+                "is of a bridge whose name begins with `events.`: such names are those of subscriptions";
+            return Err(value(name, "sink", problem));
+        }
         if self.body_field.is_empty() {
             return Err(value(name, "sink.body_field", "is empty"));
         }
@@ -464,6 +484,7 @@ impl SourceSettings {
             to_queue: default_queue(),
             id: None,
             prefetch: default_prefetch(),
+            concurrency: default_concurrency(),
             consumer: None,
             hold: None,
             body_field: default_body_field(),
@@ -471,10 +492,17 @@ impl SourceSettings {
         }
     }
 
-    /// Holds so many messages at once at most.
+    /// Holds so many messages at once at most, on each connection.
     #[must_use]
     pub const fn prefetch(mut self, messages: usize) -> Self {
         self.prefetch = messages;
+        self
+    }
+
+    /// Takes messages by so many connections: see [`SourceSettings::concurrency`].
+    #[must_use]
+    pub const fn concurrency(mut self, connections: usize) -> Self {
+        self.concurrency = connections;
         self
     }
 

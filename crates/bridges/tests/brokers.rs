@@ -13,6 +13,8 @@ mod cases;
 mod daycry_lists;
 #[path = "brokers/examples.rs"]
 mod examples;
+#[path = "brokers/killed.rs"]
+mod killed;
 #[path = "brokers/nats.rs"]
 mod nats;
 #[path = "brokers/rabbitmq.rs"]

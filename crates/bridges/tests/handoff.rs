@@ -15,6 +15,9 @@ mod played;
 mod stage;
 #[path = "handoff/stores.rs"]
 mod stores;
+#[allow(dead_code, reason = "its `main` is not called")]
+#[path = "../examples/tpf.rs"]
+mod tpf;
 
 use stage::StorePair;
 
@@ -52,4 +55,20 @@ async fn on_postgres() {
 async fn on_mysql() {
     // B7
     stores::on_mysql("handoff", everything).await;
+}
+
+#[tokio::test]
+async fn the_example_of_the_pipeline_framework_hands_its_checkpoints_off() {
+    // B7, B8, F6, W1, W9
+    let played = tokio::time::timeout(std::time::Duration::from_secs(60), tpf::play()).await;
+    assert_eq!(
+        played.expect("in time").expect("it plays"),
+        [
+            "november again: the same execution, true",
+            "rejected item \"n/a\": invalid digit found in string",
+            "checkpoints: 1 admitted, 1 suppressed",
+            "there: \"november.csv: goods for 1000 cents\"",
+            "december: failed after 1 run, non_retryable",
+        ]
+    );
 }

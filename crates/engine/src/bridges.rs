@@ -134,11 +134,15 @@ impl Bridges<'_> {
     /// When the store is away.
     pub async fn list(self) -> Result<Vec<BridgeView>, StoreError> {
         let (found, mut around) = self.read().await?;
-        let workers = self.parts.store.workers().await?;
-        let live: Vec<_> = workers.iter().filter(|worker| worker.live).collect();
-        let kinds = live.iter().flat_map(|worker| worker.kinds.iter().map(|known| known.kind.to_string()));
-        // Without a worker nobody can say whether a kind is known.
-        around.kinds = (!live.is_empty()).then(|| kinds.collect::<BTreeSet<_>>());
+        // Stores read what each worker holds to list them; only a source needs to know them.
+        if reports(&found).any(|report| report.source.is_some()) {
+            let workers = self.parts.store.workers().await?;
+            let live: Vec<_> = workers.iter().filter(|worker| worker.live).collect();
+            let kinds =
+                live.iter().flat_map(|worker| worker.kinds.iter().map(|known| known.kind.to_string()));
+            // Without a worker nobody can say whether a kind is known.
+            around.kinds = (!live.is_empty()).then(|| kinds.collect::<BTreeSet<_>>());
+        }
         Ok(view::views(&found, &around))
     }
 
@@ -270,14 +274,11 @@ impl Bridges<'_> {
     async fn read(self) -> Result<(BridgeDocuments, BridgeContext), StoreError> {
         let found = BridgeDocuments::read(&*self.parts.store).await?;
         let mut around = BridgeContext::default();
-        let told = found.processes.iter().flat_map(|(.., process)| process.bridges.iter());
-        let reports: Vec<&BridgeReport> =
-            told.chain(found.past.iter().map(|(.., past)| &past.last)).collect();
-        if reports.iter().any(|report| report.sink.is_some()) {
+        if reports(&found).any(|report| report.sink.is_some()) {
             around.sinks = self.engine.sinks().list().await?;
         }
-        let sources = reports.iter().filter(|report| report.source.is_some());
-        let names: BTreeSet<&str> = sources.map(|report| report.name.as_str()).collect();
+        // Also of one without a source: it may have had one when they came.
+        let names: BTreeSet<&str> = reports(&found).map(|report| report.name.as_str()).collect();
         if !names.is_empty() {
             let counts = self.invalid().counts(&names.iter().copied().collect::<Vec<_>>()).await?;
             around.invalid = names.into_iter().map(str::to_owned).zip(counts).collect::<BTreeMap<_, _>>();
@@ -313,4 +314,10 @@ impl Bridges<'_> {
         }
         Err(BridgeRefusal::Changing(name.to_owned()))
     }
+}
+
+/// What processes tell of bridges, and what those told last that are gone.
+fn reports(found: &BridgeDocuments) -> impl Iterator<Item = &BridgeReport> {
+    let told = found.processes.iter().flat_map(|(.., process)| process.bridges.iter());
+    told.chain(found.past.iter().map(|(.., past)| &past.last))
 }

@@ -26,6 +26,7 @@ pub use view::{HandOffState, HandOffView};
 use self::stored::{HandOffNote, HandOffTarget};
 use crate::engine::Backstop;
 use crate::parts::EngineParts;
+use crate::sinks::measure;
 use crate::sinks::stored::{Part, SinkDocuments, StoredSink, edit};
 use crate::sinks::{Sink, SinkLimits, SinkProblem};
 
@@ -190,7 +191,7 @@ impl HandOffs<'_> {
         hand_off.check()?;
         let wanted = hand_off.stored();
         let sink = wanted.sink.name.clone();
-        let known = self.engine.sinks().keep(wanted.clone()).await?;
+        let known = self.engine.sinks().keep(wanted.clone(), Vec::new()).await?;
         if known.is_some_and(|known| known != wanted) {
             self.control(&sink, &hand_off.name, |control| control.stop = None).await?;
         }
@@ -206,7 +207,7 @@ impl HandOffs<'_> {
         let found = SinkDocuments::read(store).await?;
         let mut waiting = Vec::new();
         for stored in found.sinks().filter(|stored| stored.target.is_some()) {
-            waiting.push((stored, store.outbox_backlog(&stored.sink.name).await?));
+            waiting.push((stored, measure::backlog(store, &found, &stored.sink.name).await?));
         }
         if waiting.is_empty() {
             return Ok(Vec::new());

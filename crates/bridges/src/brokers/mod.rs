@@ -56,8 +56,9 @@ pub fn open(
     }
 }
 
+/// What people call a broker, and the feature that it is behind.
 #[allow(dead_code, reason = "every broker may be built in")]
-const fn named(kind: BrokerKind) -> (&'static str, &'static str) {
+pub(crate) const fn named(kind: BrokerKind) -> (&'static str, &'static str) {
     match kind {
         BrokerKind::Rabbitmq => ("RabbitMQ", "rabbitmq"),
         BrokerKind::Redis => ("Redis", "redis"),

@@ -8,7 +8,7 @@
 //! The client's own recovery is not used: after an error the session is thrown away, and the loop of the source
 //! connects again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,6 +101,7 @@ impl RabbitmqBroker {
             exchange: self.exchange.clone(),
             dead: self.dead.clone(),
             has_dead: false,
+            held: BTreeSet::new(),
             delayed: BTreeMap::new(),
         };
         match &session.exchange {
@@ -179,6 +180,8 @@ struct QueueSession {
     dead: String,
     /// True when the queue of abandoned messages was there once.
     has_dead: bool,
+    /// Deliveries that were received here and not settled yet.
+    held: BTreeSet<u64>,
     /// Messages that were given back, and when they really go back: the broker knows no delay.
     delayed: BTreeMap<u64, Instant>,
 }
@@ -270,7 +273,10 @@ impl QueueSession {
             let mut next = Some(first);
             while let Some(delivery) = next {
                 match delivery {
-                    Some(Ok(delivery)) => messages.push(message(delivery)),
+                    Some(Ok(delivery)) => {
+                        self.held.insert(delivery.delivery_tag);
+                        messages.push(message(delivery));
+                    }
                     Some(Err(error)) => return Err(failed(&self.address, &error)),
                     None => return Err(self.unavailable("the consumer has ended; was the queue deleted?")),
                 }
@@ -292,7 +298,8 @@ impl QueueSession {
         Ok(self.delayed.values().min().copied())
     }
 
-    async fn requeue(&self, tag: u64) -> Result<(), BrokerError> {
+    async fn requeue(&mut self, tag: u64) -> Result<(), BrokerError> {
+        self.held.remove(&tag);
         let options = BasicNackOptions { requeue: true, ..BasicNackOptions::default() };
         within(&self.address, self.channel.basic_nack(tag, options)).await
     }
@@ -302,10 +309,12 @@ impl QueueSession {
     }
 
     async fn settle(&mut self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
-        for tag in tags {
-            let number = self.number(tag)?;
-            within(&self.address, self.channel.basic_ack(number, BasicAckOptions::default())).await?;
+        let numbers: BTreeSet<u64> =
+            tags.iter().map(|tag| self.number(tag)).collect::<Result<_, BrokerError>>()?;
+        for (number, multiple) in acks(&self.held, &numbers) {
+            within(&self.address, self.channel.basic_ack(number, BasicAckOptions { multiple })).await?;
         }
+        self.held.retain(|number| !numbers.contains(number));
         Ok(())
     }
 
@@ -377,6 +386,17 @@ impl QueueSession {
             }
         }
         Ok(())
+    }
+}
+
+/// The acknowledgements of these deliveries: one for all of them where nothing before the last of them is left open,
+/// otherwise one each. True is for a delivery and all before it.
+fn acks(held: &BTreeSet<u64>, settled: &BTreeSet<u64>) -> Vec<(u64, bool)> {
+    match settled.last() {
+        Some(last) if settled.len() > 1 && held.range(..=*last).all(|number| settled.contains(number)) => {
+            vec![(*last, true)]
+        }
+        _ => settled.iter().map(|number| (*number, false)).collect(),
     }
 }
 
@@ -496,6 +516,23 @@ impl BrokerSession for QueueSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn deliveries_are_acknowledged_together_unless_one_between_them_is_still_open() {
+        // B1: an acknowledgement for several is one for everything before it, too.
+        let set = |numbers: &[u64]| numbers.iter().copied().collect::<BTreeSet<_>>();
+        for (held, settled, expected) in [
+            (&[1, 2, 3][..], &[1, 2, 3][..], vec![(3, true)]),
+            (&[1, 2, 3], &[1, 2], vec![(2, true)]),
+            (&[1, 2, 3], &[1, 3], vec![(1, false), (3, false)]),
+            (&[1, 2, 3], &[2, 3], vec![(2, false), (3, false)]),
+            (&[5, 7], &[5, 7], vec![(7, true)]),
+            (&[1, 2], &[1], vec![(1, false)]),
+            (&[1, 2], &[], vec![]),
+        ] {
+            assert_eq!(acks(&set(held), &set(settled)), expected, "{settled:?} of {held:?}");
+        }
+    }
 
     #[test]
     fn a_queue_that_is_not_up_yet_is_not_missing() {

@@ -27,7 +27,7 @@ pub(super) struct SentJob {
 impl SentJob {
     fn new(hand_off: &HandOff, message: &OutboxMessage, body: &HandedOff) -> Self {
         let key = HandOffPage::key(&hand_off.name, &hand_off.key, body);
-        let job = message.job.to_string();
+        let job = message.job.map_or_else(String::new, |job| job.to_string());
         let from = json!({ "publication": hand_off.name, "job": job, "kind": message.kind });
         let mut posted = json!({
             "kind": hand_off.kind,

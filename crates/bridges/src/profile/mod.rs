@@ -12,6 +12,7 @@ mod read;
 mod settings;
 
 use backstop::sinks::OutboxMessage;
+use serde_json::Value;
 
 use crate::message::BrokerMessage;
 use crate::route::{JobRoute, MessageProblem};
@@ -19,7 +20,9 @@ pub(crate) use caf::CafProfile;
 use daycry::DaycryProfile;
 
 pub(crate) use publish::{SessionPublisher, publish_all};
-pub(crate) use read::{Addressed, KnownJob, MessageJob, ReadMessage, StatusAnswer, TrackedStatus};
+pub(crate) use read::{
+    Addressed, KnownJob, MessageJob, ReadMessage, RunDecision, StatusAnswer, TrackedStatus,
+};
 pub use settings::{BridgeProfile, CafQueueKind, CafSettings, DaycrySettings};
 pub(crate) use settings::{ProfileFault, ProfileParts};
 
@@ -61,6 +64,30 @@ impl MessageProfile {
         match self {
             Self::Caf(caf) => caf.may_ask(url),
             Self::Plain { .. } | Self::Daycry(_) => false,
+        }
+    }
+
+    /// Whether its jobs are asked about once more before they run.
+    pub(crate) fn asks_before_runs(&self) -> bool {
+        match self {
+            Self::Caf(caf) => caf.asks(),
+            Self::Plain { .. } | Self::Daycry(_) => false,
+        }
+    }
+
+    /// Where to ask about a job with these parameters before it runs, at this moment.
+    pub(crate) fn question_before_run(&self, params: &Value, now_ms: i64) -> Option<String> {
+        match self {
+            Self::Caf(caf) => caf.question_before_run(params, now_ms),
+            Self::Plain { .. } | Self::Daycry(_) => None,
+        }
+    }
+
+    /// What is to happen with a job that is about to run.
+    pub(crate) fn before_run(&self, answer: StatusAnswer) -> RunDecision {
+        match self {
+            Self::Caf(caf) => caf.before_run(answer),
+            Self::Plain { .. } | Self::Daycry(_) => RunDecision::Run,
         }
     }
 

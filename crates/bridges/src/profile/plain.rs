@@ -1,5 +1,5 @@
-//! Profile `plain`: the body is the payload, the id of the message keeps it from becoming two jobs, and what happened
-//! to a job is sent as the engine tells it.
+//! Profile `plain`: the body is the payload, the id of the message keeps it from becoming two jobs, and what
+//! happened is sent as the engine tells it.
 
 use backstop::sinks::OutboxMessage;
 
@@ -21,13 +21,17 @@ pub(super) fn read(route: &JobRoute, message: &BrokerMessage) -> Result<ReadMess
     })))
 }
 
-/// What is sent of something that happened to a job.
+/// The group of what is about no job.
+const OF_NO_JOB: &str = "events";
+
+/// What is sent of something that happened.
 pub(super) fn message(message: &OutboxMessage) -> NewMessage {
+    // What is told of one job stays in order.
+    let group = message.job.map_or_else(|| OF_NO_JOB.to_owned(), |job| job.to_string());
     // Texts and numbers have no way to fail.
     NewMessage::new(serde_json::to_vec(message).unwrap_or_default())
         .with_id(message.id.as_str())
-        // What is told of one job stays in order.
-        .in_group(message.job.to_string())
+        .in_group(group)
 }
 
 #[cfg(test)]

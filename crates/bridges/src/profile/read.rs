@@ -1,6 +1,7 @@
 //! What profiles translate from and to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_core::job::{Priority, Spec};
 use serde_json::Value;
@@ -74,6 +75,17 @@ pub(crate) struct StatusAnswer {
     pub(crate) at_ms: i64,
     /// For how long nobody need ask again.
     pub(crate) interval_ms: i64,
+}
+
+/// What is to happen with a job that is about to run, by what is known of it elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunDecision {
+    /// It runs.
+    Run,
+    /// Nobody wants it any more: it is called off. Why, in words.
+    CallOff(&'static str),
+    /// It waits for so long, and is asked about again.
+    Wait(Duration),
 }
 
 /// What a profile keeps with a job, and needs again when it has ended.

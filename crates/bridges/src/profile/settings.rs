@@ -74,7 +74,8 @@ pub struct CafSettings {
     pub worker_version: Option<String>,
     /// Hosts that may be asked for the status of a job; none unless said, and then every job counts as active.
     pub status_hosts: BTreeSet<String>,
-    /// True sends no report for a task that goes on to another queue.
+    /// True sends no report for a task that goes on to another queue, as does
+    /// `CAF_WORKER_DISABLE_ZERO_PROGRESS_REPORTING` of the environment.
     pub disable_zero_progress: bool,
 }
 

@@ -179,6 +179,8 @@ fn described(name: &str, settings: &BridgeSettings) -> BridgeReport {
         kind: source.kind.clone(),
         to_queue: source.to_queue.clone(),
         consumer: settings.consumer(name).to_owned(),
+        concurrency: u32::try_from(source.concurrency).unwrap_or(u32::MAX),
+        consuming: 0,
         state: BridgeState::Starting,
         received: 0,
         admitted: 0,
@@ -212,6 +214,7 @@ fn tell_source(told: &mut SourceReport, status: SourceStatus) {
         SourceState::Disconnected => BridgeState::Disconnected,
         SourceState::Stopped => BridgeState::NotRunning,
     };
+    told.consuming = status.consuming;
     told.received = status.received;
     told.admitted = status.admitted;
     told.duplicates = status.duplicates;

@@ -15,6 +15,7 @@ fn with(source: &str) -> BridgeSettings {
 fn a_bridge_is_read_with_its_defaults() {
     let bridge = with("hold = \"90s\"");
     assert_eq!((bridge.place().prefetch, bridge.place().to_queue.as_str()), (100, "default"));
+    assert_eq!((bridge.place().concurrency, with("concurrency = 8").place().concurrency), (1, 8));
     assert_eq!(bridge.place().hold, Some(Duration::from_secs(90)));
     assert_eq!((bridge.consumer("orders"), bridge.place().dead_letters().as_str()), ("orders", "q.dead"));
     assert_eq!(bridge.check("orders", |_| true), Ok(()));
@@ -33,6 +34,8 @@ fn unknown_keys_and_bad_values_are_named() {
     for (source, told) in [
         ("prefetch = 0", "`prefetch` is 0: give between 1 and 1000"),
         ("prefetch = 1001", "`prefetch` is 1001: give between 1 and 1000"),
+        ("concurrency = 0", "`concurrency` is 0: give between 1 and 64"),
+        ("concurrency = 65", "`concurrency` is 65: give between 1 and 64"),
         ("to_queue = \"\"", "`to_queue` is empty"),
         ("hold = \"0s\"", "`hold` is 0"),
         ("id = \"number\"", "`id` `number` does not say where the id is"),
@@ -42,6 +45,10 @@ fn unknown_keys_and_bad_values_are_named() {
     }
     let open = with("prefetch = 1").trusting("ca.pem").check("orders", |_| true).unwrap_err().to_string();
     assert!(open.contains("`tls_ca` is for encrypted addresses, and redis://127.0.0.1 is not one"), "{open}");
+    let sink = read("broker = \"redis://127.0.0.1\"\nsink = { queue = \"q\", of = [\"events\"] }").unwrap();
+    assert_eq!(sink.check("audit", |_| true), Ok(()));
+    let taken = sink.check("events.audit", |_| true).unwrap_err().to_string();
+    assert!(taken.contains("such names are those of subscriptions"), "{taken}");
     for name in ["", "a/b", "a b", "ä", &"x".repeat(65)] {
         let named = BridgeSettingsError::Name(name.to_owned());
         assert_eq!(with("prefetch = 1").check(name, |_| true), Err(named));

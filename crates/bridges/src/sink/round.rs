@@ -196,8 +196,8 @@ impl SinkRounds {
         };
         let jobs = jobs_of(&self.sink, &page).await?;
         let profile = &self.sink.profile;
-        let answers =
-            page.messages.iter().flat_map(|message| profile.answers(message, jobs.get(&message.job)));
+        let known = |job: Option<JobId>| job.and_then(|job| jobs.get(&job));
+        let answers = page.messages.iter().flat_map(|message| profile.answers(message, known(message.job)));
         if !self.publish(&mut *session, answers.collect()).await? {
             return Ok(SinkRound::Standby);
         }
@@ -248,7 +248,7 @@ async fn jobs_of(sink: &BridgeSink, page: &OutboxPage) -> Result<HashMap<JobId, 
     if !profile.needs_jobs() || page.messages.is_empty() {
         return Ok(HashMap::new());
     }
-    let mut ids: Vec<JobId> = page.messages.iter().map(|message| message.job).collect();
+    let mut ids: Vec<JobId> = page.messages.iter().filter_map(|message| message.job).collect();
     ids.sort_unstable();
     ids.dedup();
     let store = engine.store();

@@ -1,9 +1,10 @@
-//! A source: the loop that takes messages from a broker and submits jobs (B1).
+//! A source: the loops that take messages from a broker and submit jobs (B1).
 //!
-//! Owns how a source is started, paused and watched. What one round does is in `round`, what it does with a batch in
-//! `admit`.
+//! Owns how a source is started, paused and watched. It has a loop for each of its consumers, and a consumer has a
+//! connection of its own. What one round does is in `round`, what it does with a batch in `admit`.
 
 mod admit;
+mod before_run;
 mod look;
 mod round;
 mod status;
@@ -15,8 +16,9 @@ use std::time::Duration;
 use backstop::sinks::{Sink, SinkLimits};
 use backstop::{Backoff, Backstop};
 use backstop_core::failure::redact::sanitize;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::Broker;
@@ -28,6 +30,9 @@ use crate::settings::{BridgeSettings, BridgeSettingsError};
 use crate::shared_status::SharedStatus;
 pub(crate) use look::SharedLook;
 pub use status::{SourceState, SourceStatus};
+
+use before_run::RunStatusCheck;
+use tracked::TrackedJobs;
 
 /// A text as it may be stored and shown: without secrets, and within the limit of error texts.
 fn sanitized(engine: &Backstop, text: &str) -> String {
@@ -79,11 +84,16 @@ impl Default for SourceTimes {
 /// ```
 pub struct Source {
     engine: Backstop,
-    broker: Arc<dyn Broker>,
+    /// One for each consumer: some brokers keep what a consumer holds under its name.
+    brokers: Vec<Arc<dyn Broker>>,
     route: JobRoute,
     profile: MessageProfile,
     /// The sink that answers messages, if one does.
     answered_by: Option<(Sink, SinkLimits)>,
+    /// When every process knows that sink; none before it was made known.
+    answered_from: Mutex<Option<Instant>>,
+    /// What is known elsewhere of its messages and jobs.
+    tracked: Arc<TrackedJobs>,
     prefetch: usize,
     times: SourceTimes,
     paused: bool,
@@ -94,7 +104,8 @@ impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Source")
             .field("route", &self.route)
-            .field("broker", &self.broker.address())
+            .field("broker", &self.brokers.first().map(|broker| broker.address()))
+            .field("consumers", &self.brokers.len())
             .finish_non_exhaustive()
     }
 }
@@ -110,25 +121,33 @@ impl Source {
         settings: &BridgeSettings,
     ) -> Result<Self, BridgeSettingsError> {
         settings.check(name, |_| true)?;
-        let broker = brokers::open(name, settings, &engine.config().node)?;
+        let (node, place) = (&engine.config().node, settings.place());
+        let open = |number| brokers::open(name, settings, &consumer_name(node, number));
+        let brokers = (1..=place.concurrency).map(open).collect::<Result<Vec<_>, _>>()?;
         let route = settings.route(name)?;
         let profile = settings.message_profile(name)?;
         let sink = settings.sink.as_ref().filter(|_| profile.needs_jobs());
         let answered_by = sink.map(|sink| (sink.sink(name), sink.limits()));
-        let source = Self::on(engine, broker, route).prefetch(settings.place().prefetch);
+        let source = Self::with(engine, brokers, route).prefetch(place.prefetch);
         Ok(Self { profile, answered_by, ..source })
     }
 
     /// A source on a broker of its own making.
     #[must_use]
     pub fn on(engine: &Backstop, broker: Arc<dyn Broker>, route: JobRoute) -> Self {
+        Self::with(engine, vec![broker], route)
+    }
+
+    fn with(engine: &Backstop, brokers: Vec<Arc<dyn Broker>>, route: JobRoute) -> Self {
         let (profile, times) = (MessageProfile::default(), SourceTimes::default());
         Self {
             engine: engine.clone(),
-            broker,
+            brokers,
             route,
             profile,
             answered_by: None,
+            answered_from: Mutex::default(),
+            tracked: Arc::default(),
             prefetch: 100,
             times,
             paused: false,
@@ -136,7 +155,7 @@ impl Source {
         }
     }
 
-    /// Holds so many messages at once at most.
+    /// Holds so many messages at once at most, in each consumer.
     #[must_use]
     pub fn prefetch(mut self, messages: usize) -> Self {
         self.prefetch = messages.max(1);
@@ -164,15 +183,48 @@ impl Source {
         self
     }
 
-    /// Starts the loop in a task of its own. A broker that is away is tried again for as long as the loop runs.
+    /// Starts the loop of each consumer in a task of its own. A broker that is away is tried again for as long as the
+    /// loops run.
     #[must_use]
     pub fn start(self) -> SourceHandle {
-        let board = Arc::new(SharedStatus::default());
-        let (paused, listen) = watch::channel(self.paused);
+        let (source, board) = (Arc::new(self), Arc::new(SharedStatus::<SourceStatus>::default()));
+        board.write(|status| status.expect_consumers(source.brokers.len()));
+        let (paused, listen) = watch::channel(source.paused);
         let stop = CancellationToken::new();
-        let task = tokio::spawn(round::run(self, board.clone(), listen, stop.clone()));
-        SourceHandle { board, paused, stop, task }
+        let consume = |(number, broker): (usize, &Arc<dyn Broker>)| {
+            let consumer = SourceConsumer {
+                source: source.clone(),
+                number,
+                broker: broker.clone(),
+                board: board.clone(),
+            };
+            tokio::spawn(round::run(consumer, listen.clone(), stop.clone()))
+        };
+        let tasks = source.brokers.iter().enumerate().map(consume).collect();
+        let check = RunStatusCheck {
+            kind: source.route.kind.clone(),
+            profile: source.profile.clone(),
+            tracked: source.tracked.clone(),
+            board: board.clone(),
+        };
+        let check = check.start(&source.engine);
+        SourceHandle { board, paused, stop, tasks, _check: check }
     }
+}
+
+/// One connection of a source, and the loop that has it.
+struct SourceConsumer {
+    source: Arc<Source>,
+    /// Its place among the consumers of the source, counted from 0.
+    number: usize,
+    broker: Arc<dyn Broker>,
+    board: Arc<SharedStatus<SourceStatus>>,
+}
+
+/// Under which name a broker knows a consumer, counted from 1. The first has that of its node: whether there are others
+/// may change, and what it holds is found again.
+fn consumer_name(node: &str, number: usize) -> String {
+    if number == 1 { node.to_owned() } else { format!("{node}-{number}") }
 }
 
 /// A running source; it stops when this value goes away.
@@ -181,7 +233,9 @@ pub struct SourceHandle {
     board: Arc<SharedStatus<SourceStatus>>,
     paused: watch::Sender<bool>,
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    tasks: Vec<JoinHandle<()>>,
+    // Asked for as long as this value is there.
+    _check: Option<Arc<RunStatusCheck>>,
 }
 
 impl SourceHandle {
@@ -215,8 +269,10 @@ impl SourceHandle {
     /// Ends it: what it holds is settled or goes back to the broker first.
     pub async fn stop(mut self) {
         self.stop.cancel();
-        // A panic of the loop has been told where it happened.
-        let _ = (&mut self.task).await;
+        for task in &mut self.tasks {
+            // A panic of the loop has been told where it happened.
+            let _ = task.await;
+        }
     }
 
     /// Its status, to be read when it has ended too.

@@ -1,4 +1,4 @@
-//! The rounds of a source: look whether it may, connect, receive, submit, settle, and again.
+//! The rounds of a consumer of a source: look whether it may, connect, receive, submit, settle, and again.
 //!
 //! Whatever goes wrong ends in a wait and another round. The session is thrown away first: so no message is held while
 //! nobody works on it, and the broker gives it to somebody else.
@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Source;
 use super::admit::{AdmittedBatch, admit};
 use super::status::{SourceState, SourceStatus};
-use super::tracked::{self, TrackedJobs};
-use crate::broker::{BrokerError, BrokerSession};
+use super::tracked;
+use super::{Source, SourceConsumer};
+use crate::broker::{Broker, BrokerError, BrokerSession};
 use crate::decide;
 use crate::message::BrokerMessage;
 use crate::profile::{Addressed, SessionPublisher, publish_all};
@@ -39,7 +39,10 @@ enum RoundEnd {
 
 /// What the rounds share.
 struct Rounds {
-    source: Source,
+    source: Arc<Source>,
+    /// Which consumer of the source it is.
+    number: usize,
+    broker: Arc<dyn Broker>,
     board: Arc<SharedStatus<SourceStatus>>,
     session: Option<Box<dyn BrokerSession>>,
     /// When it was last looked whether messages may become jobs.
@@ -48,32 +51,21 @@ struct Rounds {
     measured: Option<Instant>,
     /// Rounds that failed since the last that did not.
     failures: u32,
-    tracked: TrackedJobs,
-    /// When every process knows the sink that answers messages; none before it was made known.
-    answered_from: Option<Instant>,
 }
 
-/// The task of a source.
+/// The task of a consumer.
 pub(super) async fn run(
-    source: Source,
-    board: Arc<SharedStatus<SourceStatus>>,
+    consumer: SourceConsumer,
     mut paused: watch::Receiver<bool>,
     stop: CancellationToken,
 ) {
-    let mut rounds = Rounds {
-        source,
-        board,
-        session: None,
-        looked: None,
-        measured: None,
-        failures: 0,
-        tracked: TrackedJobs::default(),
-        answered_from: None,
-    };
+    let SourceConsumer { source, number, broker, board } = consumer;
+    let mut rounds =
+        Rounds { source, number, broker, board, session: None, looked: None, measured: None, failures: 0 };
     while !stop.is_cancelled() {
         if *paused.borrow_and_update() {
             rounds.session = None;
-            rounds.board.write(|status| status.state = SourceState::Paused);
+            rounds.board.write(|status| status.rests(number, SourceState::Paused));
             tokio::select! {
                 () = stop.cancelled() => {}
                 changed = paused.changed() => if changed.is_err() { break },
@@ -90,7 +82,7 @@ pub(super) async fn run(
         }
     }
     rounds.session = None;
-    rounds.board.write(|status| status.state = SourceState::Stopped);
+    rounds.board.write(|status| status.rests(number, SourceState::Stopped));
 }
 
 impl Rounds {
@@ -111,31 +103,33 @@ impl Rounds {
         self.failures = self.failures.saturating_add(1);
         let pause = self.source.times.backoff.delay(self.failures, fastrand::f64());
         let problem = super::sanitized(&self.source.engine, &problem);
-        let bridge = &*self.source.route.bridge;
-        // One line for each trouble, and not one for each attempt.
-        if self.failures == 1 {
+        let (bridge, consumer) = (&*self.source.route.bridge, self.number);
+        let mut is_known = false;
+        self.board.write(|status| {
+            is_known = status.is_stuck();
+            status.failures += 1;
+            status.stuck(consumer, state, code, problem.clone());
+        });
+        // One line for each trouble, and not one for each attempt and each consumer.
+        if self.failures == 1 && !is_known {
             tracing::warn!(bridge, ?state, "bridge takes no messages: {problem}");
         } else {
-            tracing::debug!(bridge, ?state, attempt = self.failures, ?pause, "still: {problem}");
+            tracing::debug!(bridge, consumer, ?state, attempt = self.failures, ?pause, "still: {problem}");
         }
-        self.board.write(|status| {
-            status.state = state;
-            status.failures += 1;
-            status.last_error = Some(problem);
-            status.error_code = Some(code);
-        });
         Some(pause)
     }
 
     /// Makes the sink known that answers messages, and how long to wait until every process knows it.
     async fn early(&mut self) -> Result<Option<Duration>, SinkProblem> {
-        let Source { engine, answered_by, times, .. } = &self.source;
+        let Source { engine, answered_by, answered_from, times, .. } = &*self.source;
         let Some((sink, limits)) = answered_by else { return Ok(None) };
-        if self.answered_from.is_none() {
+        // One consumer makes it known, and the others wait for that.
+        let mut known = answered_from.lock().await;
+        if known.is_none() {
             engine.sinks().set(sink, *limits).await?;
-            self.answered_from = Some(Instant::now() + times.sink_known);
+            *known = Some(Instant::now() + times.sink_known);
         }
-        let left = self.answered_from.map(|from| from.saturating_duration_since(Instant::now()));
+        let left = known.map(|from| from.saturating_duration_since(Instant::now()));
         Ok(left.filter(|left| !left.is_zero()))
     }
 
@@ -152,7 +146,7 @@ impl Rounds {
         }
         let mut session = match self.session.take() {
             Some(session) => session,
-            None => match self.source.broker.connect().await {
+            None => match self.broker.connect().await {
                 Ok(session) => {
                     self.board.write(|status| status.connections += 1);
                     session
@@ -172,22 +166,20 @@ impl Rounds {
         if let Err(error) = self.measure(session).await {
             return RoundEnd::Broker(error);
         }
-        let Source { profile, prefetch, times, .. } = &self.source;
+        let Source { profile, prefetch, times, .. } = &*self.source;
         let messages = match session.receive(*prefetch, times.wait).await {
             Ok(messages) => messages,
             Err(error) => return RoundEnd::Broker(error),
         };
         self.board.write(|status| {
-            status.state = SourceState::Consuming;
-            status.last_error = None;
-            status.error_code = None;
+            status.consumes(self.number);
             status.received += messages.len() as u64;
         });
         if messages.is_empty() {
             return RoundEnd::Again;
         }
         let now_ms = tracked::now_ms();
-        let known = self.tracked.ask(profile, &messages, now_ms).await;
+        let known = self.source.tracked.ask(profile, &messages, now_ms).await;
         let mut batch = admit(&self.source, messages, known, now_ms).await;
         self.board.write(|status| {
             status.admitted += batch.admitted;
@@ -201,9 +193,9 @@ impl Rounds {
         }
     }
 
-    /// Asks once in a while how much waits at the broker: people see a backlog that nobody takes.
+    /// Asks once in a while how much waits at the broker: people see a backlog that nobody takes. One consumer asks.
     async fn measure(&mut self, session: &mut dyn BrokerSession) -> Result<(), BrokerError> {
-        if self.measured.is_none_or(|at| at.elapsed() >= MEASURE) {
+        if self.number == 0 && self.measured.is_none_or(|at| at.elapsed() >= MEASURE) {
             let backlog = session.depth().await?;
             self.board.write(|status| status.backlog = backlog);
             self.measured = Some(Instant::now());
@@ -214,7 +206,7 @@ impl Rounds {
     /// Why messages could not become jobs now, if they could not. It is looked up once in a while: a batch that is
     /// refused in between goes back.
     async fn closed_by(&mut self) -> Result<Option<String>, StoreError> {
-        let Source { route, times, look, .. } = &self.source;
+        let Source { route, times, look, .. } = &*self.source;
         if self.looked.is_some_and(|looked| looked.elapsed() < times.look) {
             return Ok(None);
         }

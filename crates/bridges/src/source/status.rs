@@ -28,6 +28,8 @@ pub enum SourceState {
 pub struct SourceStatus {
     /// How it is.
     pub state: SourceState,
+    /// Consumers that take messages now, of as many as its settings say.
+    pub consuming: u32,
     /// Messages that it received, each delivery counted.
     pub received: u64,
     /// Jobs that it submitted.
@@ -58,4 +60,106 @@ pub struct SourceStatus {
     pub last_error: Option<String>,
     /// The same in a stable word: a code of [`BrokerError`](crate::BrokerError), or `held`.
     pub error_code: Option<&'static str>,
+    /// How each consumer is. What is told of all is that of the one that is worst off: there somebody has to look.
+    #[serde(skip)]
+    consumers: Vec<ConsumerState>,
+}
+
+/// How one consumer of a source is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct ConsumerState {
+    state: SourceState,
+    last_error: Option<String>,
+    error_code: Option<&'static str>,
+}
+
+impl SourceState {
+    /// How bad it is, beside others. A source is paused or has ended once all its consumers are.
+    const fn rank(self) -> u8 {
+        match self {
+            Self::Disconnected => 5,
+            Self::Held => 4,
+            Self::Starting => 3,
+            Self::Consuming => 2,
+            Self::Paused => 1,
+            Self::Stopped => 0,
+        }
+    }
+}
+
+impl SourceStatus {
+    /// So many consumers are about to start.
+    pub(super) fn expect_consumers(&mut self, count: usize) {
+        self.consumers = vec![ConsumerState::default(); count];
+    }
+
+    /// A consumer takes messages: what went wrong for it before is over.
+    pub(super) fn consumes(&mut self, consumer: usize) {
+        let state = SourceState::Consuming;
+        self.change(consumer, |one| *one = ConsumerState { state, ..ConsumerState::default() });
+    }
+
+    /// A consumer takes no messages, because somebody said so.
+    pub(super) fn rests(&mut self, consumer: usize, state: SourceState) {
+        self.change(consumer, |one| one.state = state);
+    }
+
+    /// A consumer cannot take messages.
+    pub(super) fn stuck(&mut self, consumer: usize, state: SourceState, code: &'static str, problem: String) {
+        let (last_error, error_code) = (Some(problem), Some(code));
+        self.change(consumer, |one| *one = ConsumerState { state, last_error, error_code });
+    }
+
+    /// True while a consumer cannot take messages.
+    pub(super) const fn is_stuck(&self) -> bool {
+        matches!(self.state, SourceState::Held | SourceState::Disconnected)
+    }
+
+    fn change(&mut self, consumer: usize, change: impl FnOnce(&mut ConsumerState)) {
+        if let Some(one) = self.consumers.get_mut(consumer) {
+            change(one);
+        }
+        let consuming = self.consumers.iter().filter(|one| one.state == SourceState::Consuming).count();
+        self.consuming = u32::try_from(consuming).unwrap_or(u32::MAX);
+        let worst = self.consumers.iter().max_by_key(|one| (one.state.rank(), one.last_error.is_some()));
+        if let Some(ConsumerState { state, last_error, error_code }) = worst.cloned() {
+            (self.state, self.last_error, self.error_code) = (state, last_error, error_code);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_consumer_that_is_worst_off_is_the_one_that_is_told_of() {
+        // B1, B5
+        let mut status = SourceStatus::default();
+        status.expect_consumers(3);
+        assert_eq!((status.state, status.is_stuck()), (SourceState::Starting, false));
+        (0..3).for_each(|consumer| status.consumes(consumer));
+        assert_eq!((status.state, status.consuming), (SourceState::Consuming, 3));
+        status.stuck(1, SourceState::Held, "held", "queue `q` is full".to_owned());
+        status.stuck(2, SourceState::Disconnected, "broker_unavailable", "gone".to_owned());
+        status.consumes(0);
+        assert_eq!(status.consuming, 1);
+        assert_eq!(
+            (status.state, status.error_code),
+            (SourceState::Disconnected, Some("broker_unavailable"))
+        );
+        status.consumes(2);
+        assert_eq!(
+            (status.state, status.last_error.as_deref()),
+            (SourceState::Held, Some("queue `q` is full"))
+        );
+        status.rests(1, SourceState::Paused);
+        assert_eq!((status.state, status.last_error.as_deref()), (SourceState::Consuming, None));
+        status.rests(0, SourceState::Paused);
+        assert_eq!(status.state, SourceState::Consuming, "the third still takes messages");
+        status.rests(2, SourceState::Paused);
+        assert_eq!(status.state, SourceState::Paused);
+        (0..3).for_each(|consumer| status.rests(consumer, SourceState::Stopped));
+        assert_eq!((status.state, status.consuming), (SourceState::Stopped, 0));
+    }
 }

@@ -1,9 +1,10 @@
-//! What is asked about the jobs that messages belong to, before they are read.
+//! What is asked about the jobs that messages belong to, before they are read and before the jobs made of them run.
 //!
 //! Answers are kept for as long as whoever gave them allows; somebody who does not answer is not asked again for a
 //! while. Nobody waits for more than one such answer: all questions of a batch are asked together.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::task::JoinSet;
@@ -15,6 +16,10 @@ use crate::profile::{MessageProfile, StatusAnswer, TrackedStatus};
 /// For how long an answer holds that does not say so itself.
 const USUAL_INTERVAL: Duration = Duration::from_secs(120);
 
+/// For how long an answer holds at most, whatever it says itself.
+#[cfg(feature = "http")]
+const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// For how long nobody is asked who did not answer.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -24,9 +29,13 @@ const MOST_KEPT: usize = 10_000;
 /// Servers that are told of at most: who sends messages could name any number.
 const MOST_UNNAMED: usize = 100;
 
+/// What was answered: known to all consumers of a source, and to the runs of its jobs.
+#[derive(Debug, Default)]
+pub(super) struct TrackedJobs(Mutex<KnownAnswers>);
+
 /// What was answered, and until when it counts.
 #[derive(Debug, Default)]
-pub(super) struct TrackedJobs {
+struct KnownAnswers {
     kept: HashMap<String, KeptAnswer>,
     /// Servers that did not answer, and until when they are left alone.
     silent: HashMap<String, Instant>,
@@ -64,36 +73,50 @@ fn server_of(url: &str) -> String {
 impl TrackedJobs {
     /// The answers for these messages, in their order; none where there was nothing to ask.
     pub(super) async fn ask(
-        &mut self,
+        &self,
         profile: &MessageProfile,
         messages: &[BrokerMessage],
         at_ms: i64,
     ) -> Vec<Option<StatusAnswer>> {
-        let questions: Vec<Option<String>> =
-            messages.iter().map(|message| profile.question(message, at_ms)).collect();
+        let questions = messages.iter().map(|message| profile.question(message, at_ms)).collect();
+        self.answers(profile, questions, at_ms).await
+    }
+
+    /// The answers to these questions, in their order.
+    pub(super) async fn answers(
+        &self,
+        profile: &MessageProfile,
+        questions: Vec<Option<String>>,
+        at_ms: i64,
+    ) -> Vec<Option<StatusAnswer>> {
         let mut asking = JoinSet::new();
         for url in questions.iter().flatten().collect::<BTreeSet<_>>() {
             if !profile.may_ask(url) {
-                self.note_unnamed(url);
+                self.known().note_unnamed(url);
                 continue;
             }
-            if self.is_open(url) {
+            let is_open = self.known().is_open(url);
+            if is_open {
                 let url = url.clone();
                 asking.spawn(async move { (asked_once(&url).await, url) });
             }
         }
         let mut answers = HashMap::new();
-        while let Some(Ok((answer, url))) = asking.join_next().await {
+        while let Some(asked) = asking.join_next().await {
+            let Ok((answer, url)) = asked else { continue };
             match answer {
                 Ok(answer) => {
-                    self.keep(&url, &answer);
+                    self.known().keep(&url, &answer);
                     answers.insert(url, (answer.status, millis(answer.interval)));
                 }
-                Err(problem) => self.leave_alone(server_of(&url), &problem),
+                Err(problem) => {
+                    self.known().leave_alone(server_of(&url), &problem);
+                }
             }
         }
+        let known = self.known();
         let answer = |url: String| {
-            let kept = || self.known(&url).map(|kept| (kept.status, kept.interval_ms));
+            let kept = || known.of(&url).map(|kept| (kept.status, kept.interval_ms));
             let found = answers.get(&url).copied().or_else(kept);
             // Whoever cannot tell has called nothing off.
             let (status, interval_ms) = found.unwrap_or((TrackedStatus::Active, millis(USUAL_INTERVAL)));
@@ -102,6 +125,12 @@ impl TrackedJobs {
         questions.into_iter().map(|question| question.map(answer)).collect()
     }
 
+    fn known(&self) -> MutexGuard<'_, KnownAnswers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KnownAnswers {
     fn note_unnamed(&mut self, url: &str) {
         let server = server_of(url);
         if self.unnamed.len() < MOST_UNNAMED && self.unnamed.insert(server.clone()) {
@@ -113,14 +142,14 @@ impl TrackedJobs {
         }
     }
 
-    fn known(&self, url: &str) -> Option<KeptAnswer> {
+    fn of(&self, url: &str) -> Option<KeptAnswer> {
         self.kept.get(url).copied().filter(|kept| kept.until > Instant::now())
     }
 
     /// Whether there is something to ask, and somebody.
     fn is_open(&self, url: &str) -> bool {
         let is_silent = || self.silent.get(&server_of(url)).is_some_and(|until| *until > Instant::now());
-        self.known(url).is_none() && !is_silent()
+        self.of(url).is_none() && !is_silent()
     }
 
     fn keep(&mut self, url: &str, answer: &FreshAnswer) {
@@ -184,7 +213,12 @@ fn read(status: u16, body: &str) -> TrackedStatus {
 fn max_age(value: &str) -> Option<Duration> {
     let rest = value.split("max-age=").nth(1)?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok().map(Duration::from_secs)
+    if digits.is_empty() {
+        return None;
+    }
+    // Digits that are no number here are a long time.
+    let secs = digits.parse().unwrap_or(u64::MAX);
+    Some(Duration::from_secs(secs).min(LONGEST_INTERVAL))
 }
 
 #[cfg(all(test, feature = "http"))]
@@ -195,7 +229,7 @@ mod tests {
     fn a_server_that_does_not_answer_is_left_alone_and_shown_without_secrets() {
         assert_eq!(server_of("http://ann:hunter2@jobs:8080/J1?token=hunter2"), "jobs:8080");
         assert_eq!(server_of("https://jobs/x"), "jobs:443");
-        let mut jobs = TrackedJobs::default();
+        let mut jobs = KnownAnswers::default();
         assert!(jobs.is_open("http://jobs:8080/J1"));
         jobs.leave_alone(server_of("http://jobs:8080/J1"), "no answer in time");
         assert!(!jobs.is_open("http://jobs:8080/J2") && jobs.is_open("http://jobs:8081/J1"));
@@ -203,7 +237,7 @@ mod tests {
             FreshAnswer { status: TrackedStatus::Over, interval: USUAL_INTERVAL, keep: USUAL_INTERVAL };
         jobs.keep("http://other/J1", &answer);
         assert!(!jobs.is_open("http://other/J1") && jobs.is_open("http://other/J2"));
-        assert_eq!(jobs.known("http://other/J1").map(|kept| kept.status), Some(TrackedStatus::Over));
+        assert_eq!(jobs.of("http://other/J1").map(|kept| kept.status), Some(TrackedStatus::Over));
     }
 
     #[test]
@@ -224,9 +258,19 @@ mod tests {
         ] {
             assert_eq!(read(status, body), expected, "{status} {body}");
         }
-        for (value, age) in [("max-age=30", Some(30)), ("private, max-age=7, x", Some(7)), ("no-store", None)]
-        {
+        let most = LONGEST_INTERVAL.as_secs();
+        for (value, age) in [
+            ("max-age=30", Some(30)),
+            ("private, max-age=7, x", Some(7)),
+            ("no-store", None),
+            ("max-age=never", None),
+            ("max-age=18446744073709551615", Some(most)),
+            ("max-age=99999999999999999999999", Some(most)),
+        ] {
             assert_eq!(max_age(value), age.map(Duration::from_secs), "{value}");
+            let interval = max_age(value).unwrap_or(USUAL_INTERVAL);
+            let answer = FreshAnswer { status: TrackedStatus::Over, interval, keep: interval };
+            KnownAnswers::default().keep("http://jobs/J1", &answer);
         }
     }
 }

@@ -7,6 +7,7 @@ use backstop_bridges::{BridgeSettings, SourceSettings};
 use backstop_testbed::{Beanstalkd, Folder, Proxy};
 
 use crate::cases;
+use crate::killed::a_hundred_processes_are_killed_before_the_ack;
 use crate::stage::{Stage, TestBroker, TestEngine};
 
 struct BeanstalkdServer(Beanstalkd);
@@ -67,6 +68,12 @@ async fn beanstalkd() {
 async fn beanstalkd_cut_between_admit_and_ack() {
     // B1, C6
     cases::cuts(&stage(), &TestEngine::new(backstop::Config::default()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beanstalkd_killed_between_admit_and_ack() {
+    // B1, C6
+    a_hundred_processes_are_killed_before_the_ack(&stage()).await;
 }
 
 #[tokio::test]

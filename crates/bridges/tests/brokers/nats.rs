@@ -11,6 +11,7 @@ use futures_util::StreamExt as _;
 use serde_json::Value;
 
 use crate::cases;
+use crate::killed::a_hundred_processes_are_killed_before_the_ack;
 use crate::stage::{Stage, TestBroker, TestEngine, block_on, soon, until};
 
 struct NatsServer {
@@ -122,6 +123,12 @@ async fn nats() {
 async fn nats_cut_between_admit_and_ack() {
     // B1, C6
     cases::cuts(&stage(), &TestEngine::new(backstop::Config::default()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_killed_between_admit_and_ack() {
+    // B1, C6
+    a_hundred_processes_are_killed_before_the_ack(&stage()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,6 +12,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
 
 use crate::cases;
+use crate::killed::a_hundred_processes_are_killed_before_the_ack;
 use crate::stage::{Stage, TestBroker, TestEngine, block_on, soon, until};
 
 struct RabbitmqServer(Rabbitmq);
@@ -75,6 +76,12 @@ async fn rabbitmq() {
 async fn rabbitmq_cut_between_admit_and_ack() {
     // B1, C6
     cases::cuts(&stage(), &TestEngine::new(backstop::Config::default()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_killed_between_admit_and_ack() {
+    // B1, C6
+    a_hundred_processes_are_killed_before_the_ack(&stage()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

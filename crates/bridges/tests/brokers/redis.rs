@@ -6,6 +6,7 @@ use backstop_bridges::{BridgeSettings, SourceSettings};
 use backstop_testbed::{DatabaseSettings, Folder, Proxy, Redis, shared};
 
 use crate::cases;
+use crate::killed::a_hundred_processes_are_killed_before_the_ack;
 use crate::stage::{Stage, TestBroker, TestEngine, until};
 
 struct RedisServer(Redis);
@@ -60,6 +61,12 @@ async fn redis_streams() {
 async fn redis_streams_cut_between_admit_and_ack_on_sqlite() {
     // B1, C6
     cases::cuts(&stage(), &TestEngine::new(backstop::Config::default()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_streams_killed_between_admit_and_ack() {
+    // B1, C6
+    a_hundred_processes_are_killed_before_the_ack(&stage()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

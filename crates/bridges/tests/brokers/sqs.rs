@@ -8,6 +8,7 @@ use backstop_bridges::{BridgeSettings, NewMessage, SourceSettings};
 use backstop_testbed::{Folder, Moto, Proxy};
 
 use crate::cases;
+use crate::killed::a_hundred_processes_are_killed_before_the_ack;
 use crate::stage::{Stage, TestBroker, TestEngine};
 
 struct SqsServer(Moto);
@@ -112,6 +113,12 @@ async fn sqs() {
 async fn sqs_cut_between_admit_and_ack() {
     // B1, C6
     cases::cuts(&stage(), &TestEngine::new(backstop::Config::default()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqs_killed_between_admit_and_ack() {
+    // B1, C6
+    a_hundred_processes_are_killed_before_the_ack(&stage()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

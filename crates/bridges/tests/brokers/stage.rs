@@ -1,5 +1,6 @@
 //! What every case stands on: a broker behind a proxy, an engine, and a source between them.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -72,6 +73,10 @@ pub(crate) struct Faults {
     pub(crate) poison: Mutex<Option<String>>,
     /// Submits wait for it.
     pub(crate) stalled: tokio::sync::RwLock<()>,
+    /// How many do.
+    pub(crate) waiting: AtomicUsize,
+    /// Payloads that were jobs already.
+    pub(crate) known: Mutex<BTreeSet<String>>,
 }
 
 struct FaultyStore {
@@ -86,7 +91,9 @@ impl Layer for FaultyStore {
 
     fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
         Box::pin(async move {
+            self.faults.waiting.fetch_add(1, Ordering::SeqCst);
             let _turn = self.faults.stalled.read().await;
+            self.faults.waiting.fetch_sub(1, Ordering::SeqCst);
             let location = || "here".to_owned();
             let fewer = |left: usize| left.checked_sub(1);
             if self.faults.away.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok() {
@@ -105,7 +112,13 @@ impl Layer for FaultyStore {
                     source: None,
                 });
             }
-            self.below.submit(submit).await
+            let payloads: Vec<String> = submit.jobs.iter().map(|job| job.spec.payload.to_string()).collect();
+            let answers = self.below.submit(submit).await?;
+            let known = payloads.into_iter().zip(&answers).filter_map(|(payload, answer)| {
+                answer.as_ref().is_ok_and(|submitted| submitted.deduplicated).then_some(payload)
+            });
+            self.faults.known.lock().expect("no panic").extend(known);
+            Ok(answers)
         })
     }
 }

@@ -5,10 +5,12 @@
 //! - [`enqueue`], [`drain`], [`single`], [`latency`], [`isolated`], [`workflows`], [`schedules`],
 //!   [`backlog`]: one measure each.
 //! - [`server`]: workflows on a database server, run by processes of their own.
+//! - [`bridges`]: messages of brokers that are named, in and out.
 //! - [`sizes`]: how much work, and what each measure needs to count it. [`workload`]: the job that does nothing.
 //!   [`report`]: the table. [`folder`]: the directory of the files.
 
 mod backlog;
+mod bridges;
 mod drain;
 mod enqueue;
 mod folder;
@@ -25,6 +27,7 @@ mod workload;
 use clap::ValueEnum;
 
 pub(crate) use backlog::child;
+pub(crate) use bridges::measure as measure_bridges;
 pub(crate) use folder::BenchFolder;
 pub(crate) use isolated::serve;
 pub(crate) use report::{BenchFigure, table};

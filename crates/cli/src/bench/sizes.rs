@@ -11,6 +11,8 @@ pub(crate) struct BenchSizes {
     pub(crate) singles: usize,
     pub(crate) latencies: usize,
     pub(crate) backlog: usize,
+    /// Messages of a broker.
+    pub(crate) messages: usize,
     pub(crate) rounds: usize,
 }
 
@@ -18,14 +20,28 @@ impl BenchSizes {
     /// The sizes that the goals are stated for, or a tenth of them.
     pub(crate) const fn new(quick: bool) -> Self {
         if quick {
-            Self { jobs: 10_000, singles: 3_200, latencies: 200, backlog: 100_000, rounds: 3 }
+            Self {
+                jobs: 10_000,
+                singles: 3_200,
+                latencies: 200,
+                backlog: 100_000,
+                messages: 1_000,
+                rounds: 3,
+            }
         } else {
-            Self { jobs: 100_000, singles: 32_000, latencies: 500, backlog: 1_000_000, rounds: 3 }
+            Self {
+                jobs: 100_000,
+                singles: 32_000,
+                latencies: 500,
+                backlog: 1_000_000,
+                messages: 10_000,
+                rounds: 3,
+            }
         }
     }
 }
 
-/// Jobs a second.
+/// Jobs, or messages, a second.
 pub(super) fn rate(jobs: usize, spent: Duration) -> f64 {
     jobs as f64 / spent.as_secs_f64().max(f64::EPSILON)
 }

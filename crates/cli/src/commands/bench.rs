@@ -31,6 +31,10 @@ pub(crate) struct BenchOptions {
     /// Measure workflows in a database on a server, by its URL. What is submitted stays there: give it one of its own.
     #[arg(long, value_name = "URL", conflicts_with = "dir")]
     on: Option<String>,
+    /// Measure messages in and out of this broker, by its URL; may be repeated. They go through queues that are made
+    /// for it and removed after it.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["on", "only"])]
+    broker: Vec<String>,
     /// With `--on`: how many processes run the jobs.
     #[arg(long, value_name = "N", value_parser = processes(), default_value_t = 1, requires = "on")]
     processes: u16,
@@ -65,6 +69,7 @@ pub(crate) async fn run(args: BenchOptions, app: &App) -> Result<Exit, Problem> 
     let sizes = BenchSizes::new(args.quick);
     let measured = match &args.on {
         Some(url) => on_server(&args, url, &sizes, app).await?,
+        None if !args.broker.is_empty() => by_brokers(&args, &sizes, app).await?,
         None => in_files(&args, &sizes, app).await?,
     };
     if app.out.json {
@@ -93,6 +98,21 @@ async fn on_server(
     let bar = bar(app, 1);
     let step = |step: &str| bar.set_message(step.to_owned());
     let measured = bench::measure_workflows(sizes, WorkflowPlace::Server(&server), &step).await?;
+    bar.finish_and_clear();
+    Ok(measured)
+}
+
+/// Messages of brokers, with jobs in files of their own.
+async fn by_brokers(args: &BenchOptions, sizes: &BenchSizes, app: &App) -> Result<Vec<BenchFigure>, Problem> {
+    let place = BenchFolder::new(args.dir.as_deref())?;
+    app.out.note(&format!(
+        "messages beside a bare loop of the broker's client, files in {}, medians of {} runs",
+        place.path().display(),
+        sizes.rounds
+    ));
+    let bar = bar(app, 1);
+    let step = |step: &str| bar.set_message(step.to_owned());
+    let measured = bench::measure_bridges(sizes, &args.broker, &place, &step).await?;
     bar.finish_and_clear();
     Ok(measured)
 }

@@ -156,15 +156,27 @@ async fn list(client: &Client, app: &App) -> Result<(), Problem> {
         );
     }
     let now = client.now().await?;
-    let heads =
-        ["bridge", "state", "broker", "in", "out", "backlog", "lag", "duplicates", "invalid", "last error"];
-    let mut table =
-        TextTable::new(&app.out, &heads).flexible(&[9]).drop_first(&[2, 7, 6]).figures(&[3, 4, 5, 7, 8]);
+    let heads = [
+        "bridge",
+        "state",
+        "broker",
+        "consumers",
+        "in",
+        "out",
+        "backlog",
+        "lag",
+        "duplicates",
+        "invalid",
+        "last error",
+    ];
+    let table = TextTable::new(&app.out, &heads).flexible(&[10]).drop_first(&[2, 8, 7, 3]);
+    let mut table = table.figures(&[3, 4, 5, 6, 8, 9]);
     for bridge in &bridges {
         table.row(vec![
             text(&bridge.name),
             state(bridge.state),
             text(&bridge.broker),
+            text(&consumers(bridge)),
             number(bridge.r#in),
             number(bridge.out),
             number(bridge.backlog),
@@ -175,6 +187,13 @@ async fn list(client: &Client, app: &App) -> Result<(), Problem> {
         ]);
     }
     app.out.page(&table.text())
+}
+
+/// How many connections take messages, of those that are to.
+fn consumers(bridge: &BridgeJson) -> String {
+    bridge
+        .consumers()
+        .map_or_else(String::new, |(taking, of)| format!("{} of {}", grouped(taking), grouped(of)))
 }
 
 fn lag(bridge: &BridgeJson) -> String {
@@ -204,11 +223,14 @@ async fn show(client: &Client, app: &App, bridge: &BridgeJson) -> Result<(), Pro
     let mut page = format!("{} {}\n\n", app.out.ink(Colour::Bold, "bridge"), clean(&bridge.name));
     page.push_str(&facts(bridge, now, app).page(&app.out));
     let mut table =
-        TextTable::new(&app.out, &["process", "state", "since", "heard of", "last error"]).flexible(&[4]);
+        TextTable::new(&app.out, &["process", "state", "consumers", "since", "heard of", "last error"])
+            .flexible(&[5])
+            .figures(&[2]);
     for process in &bridge.processes {
         table.row(vec![
             text(&process.node),
             state(process.state),
+            number(process.consuming.into()),
             text(&relative(now, process.since)),
             text(&relative(now, process.seen_at)),
             short(process.last_error.as_deref().unwrap_or_default(), 200),
@@ -238,6 +260,8 @@ fn facts(bridge: &BridgeJson, now: Timestamp, app: &App) -> Properties {
     if let Some(source) = &bridge.source {
         let (queue, kind, to) = (clean(&source.queue), clean(&source.kind), clean(&source.to_queue));
         facts.add("source", format!("`{queue}` to jobs of kind `{kind}` in queue `{to}`"));
+        let (each, taking) = (grouped(source.concurrency.into()), grouped(source.consuming.into()));
+        facts.add("concurrency", format!("{each} in each process, {taking} take messages now"));
         let waits = source.backlog.map_or_else(|| "not told".to_owned(), grouped);
         facts.add("waiting at the broker", waits);
         facts.add("in", format!("{} became jobs", counted(bridge.r#in, "message")));

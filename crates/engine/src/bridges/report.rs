@@ -85,6 +85,12 @@ pub struct SourceReport {
     pub to_queue: String,
     /// Under which name the broker keeps how far it is.
     pub consumer: String,
+    /// Connections that take messages at the same time, as its settings say.
+    #[serde(default)]
+    pub concurrency: u32,
+    /// Those of them that take messages now.
+    #[serde(default)]
+    pub consuming: u32,
     /// How it is.
     pub state: BridgeState,
     /// Messages that it received, each delivery counted.

@@ -22,6 +22,8 @@ pub struct BridgeProcess {
     pub seen_at: Timestamp,
     /// How the bridge is there; [`BridgeState::NotRunning`] when it was not heard of lately.
     pub state: BridgeState,
+    /// Connections of its source there that take messages now.
+    pub consuming: u32,
     /// True when it is the one that publishes.
     pub publishes: bool,
     /// What is wrong there.
@@ -73,6 +75,12 @@ impl BridgeView {
     #[must_use]
     pub fn source_backlog(&self) -> Option<u64> {
         self.source.as_ref().and_then(|source| source.backlog)
+    }
+
+    /// Connections of its source that take messages now, in all processes together.
+    #[must_use]
+    pub fn consuming(&self) -> u32 {
+        self.processes.iter().fold(0, |sum, process| sum.saturating_add(process.consuming))
     }
 
     /// Messages that wait in the outbox to be published.
@@ -131,6 +139,7 @@ fn view(name: &str, found: &BridgeDocuments, around: &BridgeContext) -> Option<B
             since: process.since,
             seen_at: process.at,
             state: if heard { report.state() } else { BridgeState::NotRunning },
+            consuming: report.source.as_ref().filter(|_| heard).map_or(0, |source| source.consuming),
             publishes: heard && report.sink.as_ref().is_some_and(|sink| sink.publishes),
             problem: report.problem().cloned().filter(|_| heard),
         });

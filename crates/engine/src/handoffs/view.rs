@@ -54,7 +54,7 @@ pub struct HandOffView {
     pub hand_off: HandOff,
     /// How it is.
     pub state: HandOffState,
-    /// What waits for it.
+    /// What waits for it. Above ten thousand documents the counts are some seconds old, a minute at most.
     pub backlog: OutboxBacklog,
     /// What it has counted, ever.
     pub tally: HandOffTally,

@@ -77,6 +77,12 @@ pub struct BridgeSourceJson {
     pub kind: String,
     /// Their queue.
     pub to_queue: String,
+    /// Connections that take messages at the same time in each process, as its settings say.
+    #[serde(default)]
+    pub concurrency: u32,
+    /// Connections that take messages now, in all processes together.
+    #[serde(default)]
+    pub consuming: u32,
     /// Messages that wait at the broker, where it tells.
     #[serde(default)]
     pub backlog: Option<u64>,
@@ -144,15 +150,32 @@ pub struct BridgeProcessJson {
     /// When it was last heard of.
     #[schema(value_type = String, format = DateTime)]
     pub seen_at: Timestamp,
+    /// Connections of its source there that take messages now.
+    #[serde(default)]
+    pub consuming: u32,
     /// What is wrong there.
     #[serde(default)]
     pub last_error: Option<String>,
+}
+
+impl BridgeJson {
+    /// Connections of its source that take messages now, and how many there are to be in the processes that run it;
+    /// none without a source, and where no process tells.
+    #[must_use]
+    pub fn consumers(&self) -> Option<(u64, u64)> {
+        let source = self.source.as_ref().filter(|source| source.concurrency > 0)?;
+        let runs =
+            |one: &&BridgeProcessJson| !matches!(one.state, BridgeState::NotRunning | BridgeState::Failed);
+        let processes = u64::try_from(self.processes.iter().filter(runs).count()).unwrap_or(u64::MAX);
+        Some((source.consuming.into(), processes.saturating_mul(source.concurrency.into())))
+    }
 }
 
 impl From<BridgeView> for BridgeJson {
     fn from(view: BridgeView) -> Self {
         let backlog = view.outbox_backlog().saturating_add(view.source_backlog().unwrap_or_default());
         let (out, lag_ms) = (view.published(), millis(view.lag()));
+        let consuming = view.consuming();
         let (code, message) = split(view.problem);
         let outbox = view.outbox;
         let (by, at) = view.paused.map(|pause| (pause.by, pause.at)).unzip();
@@ -173,12 +196,14 @@ impl From<BridgeView> for BridgeJson {
             paused_by: by,
             paused_at: at,
             source: view.source.map(|source| {
-                let SourceReport { queue, kind, to_queue, state, backlog, .. } = source;
+                let SourceReport { queue, kind, to_queue, concurrency, state, backlog, .. } = source;
                 BridgeSourceJson {
                     state,
                     queue,
                     kind,
                     to_queue,
+                    concurrency,
+                    consuming,
                     backlog,
                     received: counts.received,
                     invalid: counts.invalid,
@@ -216,6 +241,7 @@ impl From<BridgeProcess> for BridgeProcessJson {
             state: process.state,
             since: process.since,
             seen_at: process.seen_at,
+            consuming: process.consuming,
             last_error: process.problem.map(|problem| problem.message),
         }
     }

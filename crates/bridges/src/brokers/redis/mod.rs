@@ -128,13 +128,13 @@ fn failed(address: &str, error: &RedisError) -> BrokerError {
 }
 
 /// A connection. It is not shared: a read that waits holds up nobody else.
-struct RedisLink {
+pub(crate) struct RedisLink {
     connection: MultiplexedConnection,
     address: String,
 }
 
 impl RedisLink {
-    async fn open(address: &BrokerAddress, authority: Option<&Path>) -> Result<Self, BrokerError> {
+    pub(crate) async fn open(address: &BrokerAddress, authority: Option<&Path>) -> Result<Self, BrokerError> {
         let (url, address) = (address.url().as_str(), address.to_string());
         let client = match read_authority(&address, authority)? {
             Some(pem) => {
@@ -152,12 +152,12 @@ impl RedisLink {
         Ok(Self { connection, address })
     }
 
-    async fn ask(&mut self, command: &Cmd, wait: Duration) -> Result<Value, BrokerError> {
+    pub(crate) async fn ask(&mut self, command: &Cmd, wait: Duration) -> Result<Value, BrokerError> {
         let asked = tokio::time::timeout(wait + PATIENCE, command.query_async(&mut self.connection)).await;
         self.heard(asked)
     }
 
-    async fn ask_all(&mut self, commands: &Pipeline) -> Result<Value, BrokerError> {
+    pub(crate) async fn ask_all(&mut self, commands: &Pipeline) -> Result<Value, BrokerError> {
         let asked = tokio::time::timeout(PATIENCE, commands.query_async(&mut self.connection)).await;
         self.heard(asked)
     }
@@ -413,6 +413,12 @@ fn streamed(answer: Value) -> Vec<StreamEntry> {
         Some(Value::Array(mut stream)) => stream.pop().map(entries_of).unwrap_or_default(),
         _ => Vec::new(),
     }
+}
+
+/// The ids of those entries.
+#[cfg(feature = "floor")]
+pub(crate) fn ids_of(answer: Value) -> Vec<String> {
+    streamed(answer).into_iter().map(|entry| entry.id).collect()
 }
 
 fn entries_of(list: Value) -> Vec<StreamEntry> {

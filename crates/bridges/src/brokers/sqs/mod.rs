@@ -95,6 +95,23 @@ impl SqsBroker {
     }
 }
 
+#[cfg(feature = "floor")]
+impl SqsBroker {
+    /// Makes its queue.
+    pub(crate) async fn make_queue(&self) -> Result<(), BrokerError> {
+        let mut connection = SqsConnection::open(self.place.clone()).await?;
+        let input = json!({ "QueueName": self.queue });
+        connection.call("CreateQueue", &input, Duration::ZERO).await.map(drop)
+    }
+
+    /// Removes it, with what is in it.
+    pub(crate) async fn delete_queue(&self) -> Result<(), BrokerError> {
+        let mut session = self.session().await?;
+        let input = json!({ "QueueUrl": session.url });
+        session.call("DeleteQueue", input).await.map(drop)
+    }
+}
+
 /// The region in a host such as `sqs.eu-west-1.amazonaws.com`.
 fn region_of(host: &str) -> Option<String> {
     let mut parts = host.strip_prefix("sqs.")?.split('.');

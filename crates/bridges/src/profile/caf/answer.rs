@@ -200,7 +200,7 @@ fn task_of(kept: Option<&Value>, message: &OutboxMessage) -> TaskMessage {
     let task = kept.and_then(|kept| serde_json::from_value(kept.clone()).ok());
     task.unwrap_or_else(|| TaskMessage {
         version: VERSION,
-        task_id: Some(message.job.to_string()),
+        task_id: message.job.map(|job| job.to_string()),
         task_classifier: Some(message.kind.to_string()),
         task_api_version: 1,
         task_data: None,

@@ -9,21 +9,31 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use backstop::sinks::OutboxMessage;
 use backstop_core::job::Priority;
 use serde_json::{Value, json};
 
-use super::read::{Addressed, KnownJob, MessageJob, ReadMessage, StatusAnswer, TrackedStatus};
+use super::read::{Addressed, KnownJob, MessageJob, ReadMessage, RunDecision, StatusAnswer, TrackedStatus};
 use super::settings::{CafQueueKind, CafSettings, ProfileFault, ProfileParts};
 use crate::message::{BrokerMessage, IdOrigin, NewMessage};
 use crate::route::{JobRoute, MessageProblem};
-use task::TaskMessage;
+use task::{TaskMessage, TrackingInfo};
 
 /// The header that counts retries where the broker does not.
 const RETRY_HEADER: &str = "x-caf-worker-retry";
 
 /// The header in which quorum queues count deliveries.
 const DELIVERY_HEADER: &str = "x-delivery-count";
+
+/// Why a task is discarded.
+const GONE: &str = "its job does not exist";
+const OVER: &str = "its job is over";
+
+/// For how long a task of a paused job waits before it is asked about again, whatever the answer says.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// Crashes and redeliveries that are forgiven unless somebody says otherwise.
 const RETRY_LIMIT: u32 = 10;
@@ -58,7 +68,9 @@ enum DeliveryDecision {
 
 impl CafProfile {
     pub(super) fn new(parts: &ProfileParts<'_>) -> Result<Self, ProfileFault> {
-        let caf = parts.caf.cloned().unwrap_or_default();
+        let mut caf = parts.caf.cloned().unwrap_or_default();
+        let said = std::env::var("CAF_WORKER_DISABLE_ZERO_PROGRESS_REPORTING").unwrap_or_default();
+        caf.disable_zero_progress |= said.eq_ignore_ascii_case("true");
         let said = std::env::var("CAF_WORKER_RETRY_LIMIT").ok().filter(|text| !text.is_empty());
         let limit = match (caf.retry_limit, said) {
             (Some(limit), _) => limit,
@@ -112,6 +124,35 @@ impl CafProfile {
         task.tracking.as_ref()?.question(now_ms).map(str::to_owned)
     }
 
+    /// Whether anybody may be asked.
+    pub(super) fn asks(&self) -> bool {
+        !self.settings.status_hosts.is_empty()
+    }
+
+    /// The same question about a job that was made of a task of this bridge, and is about to run.
+    pub(super) fn question_before_run(&self, params: &Value, now_ms: i64) -> Option<String> {
+        let kept = params.get("caf")?;
+        if kept.get("bridge").and_then(Value::as_str) != Some(&*self.bridge) {
+            return None;
+        }
+        let tracking: TrackingInfo = serde_json::from_value(kept.get("tracking")?.clone()).ok()?;
+        tracking.question(now_ms).map(str::to_owned)
+    }
+
+    /// What the answer means for it. Tasks of paused jobs run unless somebody named a queue for them; those that are in
+    /// the store by then wait there.
+    pub(super) fn before_run(&self, answer: StatusAnswer) -> RunDecision {
+        match answer.status {
+            TrackedStatus::Gone => RunDecision::CallOff(GONE),
+            TrackedStatus::Over => RunDecision::CallOff(OVER),
+            TrackedStatus::Paused if self.settings.paused_queue.is_some() => {
+                let wait = Duration::from_millis(u64::try_from(answer.interval_ms).unwrap_or_default());
+                RunDecision::Wait(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
+            }
+            TrackedStatus::Paused | TrackedStatus::Active => RunDecision::Run,
+        }
+    }
+
     /// Whether this address may be asked. Messages name addresses: whoever can send one would choose what this process
     /// connects to, so that only hosts that the settings name are asked.
     pub(super) fn may_ask(&self, url: &str) -> bool {
@@ -140,8 +181,8 @@ impl CafProfile {
         let (status, known) =
             (status.map_or(TrackedStatus::Active, |answer| answer.status), status.is_some());
         match status {
-            TrackedStatus::Gone => return Ok(ReadMessage::Discard("its job does not exist".to_owned())),
-            TrackedStatus::Over => return Ok(ReadMessage::Discard("its job is over".to_owned())),
+            TrackedStatus::Gone => return Ok(ReadMessage::Discard(GONE.to_owned())),
+            TrackedStatus::Over => return Ok(ReadMessage::Discard(OVER.to_owned())),
             TrackedStatus::Active | TrackedStatus::Paused => {}
         }
         if self.check_diverted && !task.is_for(&self.from) {

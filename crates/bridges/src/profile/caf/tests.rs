@@ -254,6 +254,38 @@ fn the_status_of_a_job_is_asked_when_it_is_due_and_decides() {
 }
 
 #[test]
+fn a_task_that_waited_is_asked_about_again_before_it_runs() {
+    // B3
+    let caf = profile(CafSettings::default());
+    let params = job(read(&caf, &changed(|_| {}))).params.unwrap();
+    let url = Some("http://jobs:8080/J1/status".to_owned());
+    assert_eq!(caf.question_before_run(&params, 1_499), None, "the last answer still holds");
+    assert_eq!(caf.question_before_run(&params, 1_500), url);
+    let mut other = params.clone();
+    other["caf"]["bridge"] = json!("another");
+    for params in [other, json!({}), json!({ "caf": { "bridge": "lang", "tracking": 7 } }), json!([])] {
+        assert_eq!(caf.question_before_run(&params, 9_000), None, "{params}");
+    }
+    let mut paused = CafSettings { paused_queue: Some("lang-paused".into()), ..CafSettings::default() };
+    paused.status_hosts.insert("jobs".to_owned());
+    let pausing = profile(paused);
+    assert_eq!((caf.asks(), pausing.asks()), (false, true));
+    let answer = |status, interval_ms| StatusAnswer { status, at_ms: 2_000, interval_ms };
+    let wait = |seconds| RunDecision::Wait(Duration::from_secs(seconds));
+    for (status, interval_ms, expected, with_a_queue) in [
+        (TrackedStatus::Active, 5_000, RunDecision::Run, RunDecision::Run),
+        (TrackedStatus::Paused, 5_000, RunDecision::Run, wait(5)),
+        (TrackedStatus::Paused, -1, RunDecision::Run, wait(1)),
+        (TrackedStatus::Paused, i64::MAX, RunDecision::Run, wait(600)),
+        (TrackedStatus::Over, 0, RunDecision::CallOff(OVER), RunDecision::CallOff(OVER)),
+        (TrackedStatus::Gone, 0, RunDecision::CallOff(GONE), RunDecision::CallOff(GONE)),
+    ] {
+        let decided = |caf: &CafProfile| caf.before_run(answer(status, interval_ms));
+        assert_eq!((decided(&caf), decided(&pausing)), (expected, with_a_queue), "{status:?}");
+    }
+}
+
+#[test]
 fn priorities_are_levels_of_the_largest_one() {
     for (priority, most, expected) in [
         (Some(9), 0, None),
@@ -276,9 +308,10 @@ fn ended(status: ResultStatus, reason: Option<TerminalReason>, result: Option<Va
     let failed = reason.is_some();
     OutboxMessage {
         id: "job:0:1:result".to_owned(),
-        job: JobId::from_u128(7),
+        job: Some(JobId::from_u128(7)),
         kind: "detect".into(),
         queue: "default".into(),
+        queues: [].into(),
         tenant: "default".to_owned(),
         business_key: None,
         correlation_id: Some("C7".to_owned()),
@@ -393,7 +426,7 @@ fn a_bridge_answers_what_it_took_and_one_without_a_source_answers_all() {
     assert_eq!(all.answers(&end, Some(&own)).len(), 2);
     // A job that was no task has its own names.
     let sent: Vec<_> = all.answers(&end, None).into_iter().map(opened).collect();
-    assert_eq!((sent.len(), &sent[0].1["taskId"]), (1, &json!(end.job.to_string())));
+    assert_eq!((sent.len(), &sent[0].1["taskId"]), (1, &json!(end.job.map(|job| job.to_string()))));
     assert_eq!((&sent[0].1["taskClassifier"], &sent[0].1["context"]), (&json!("detect"), &json!({})));
 }
 

@@ -1,6 +1,7 @@
 //! Profile `caf` on a real RabbitMQ, between a producer and a consumer that are not changed (B3).
 
 mod answers;
+mod before_run;
 pub(crate) mod wire;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,8 @@
 //! A producer and a consumer of the CAF Worker Framework, as far as a broker can tell: they speak AMQP and TaskMessage,
 //! and know nothing of Backstop.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_testbed::{Folder, Rabbitmq};
@@ -12,6 +14,8 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::stage::soon;
 
@@ -137,27 +141,49 @@ pub(crate) fn tracked(id: &str, text: &str, to: &str, status_url: &str) -> Value
 }
 
 /// A job service that answers by the last part of the path; `asked` counts.
-pub(crate) async fn job_service() -> (String, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+pub(crate) async fn job_service() -> (String, Arc<AtomicUsize>) {
+    service(|word| {
+        let (status, body) = if word == "Gone" { ("404 Not Found", "") } else { ("200 OK", word) };
+        answer(status, body, "cache-control: max-age=60\r\nCacheableJobStatus: true")
+    })
+    .await
+}
+
+/// A job service that says this word of every job, for nobody to keep; while there is none it does not answer.
+pub(crate) async fn changing_service(word: &Arc<Mutex<Option<&'static str>>>) -> (String, Arc<AtomicUsize>) {
+    let word = word.clone();
+    service(move |_| {
+        let word = *word.lock().expect("no panic");
+        let told = |word: &str| {
+            let (status, body) = if word == "Gone" { ("404 Not Found", "") } else { ("200 OK", word) };
+            answer(status, body, "cache-control: max-age=0")
+        };
+        word.map(told).unwrap_or_default()
+    })
+    .await
+}
+
+fn answer(status: &str, body: &str, headers: &str) -> String {
+    let length = body.len() + 2;
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\nconnection: close");
+    format!("{head}\r\n\r\n\"{body}\"")
+}
+
+/// Answers each request by the last part of its path, and counts them.
+async fn service(answer: impl Fn(&str) -> String + Send + 'static) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            count.fetch_add(1, Ordering::SeqCst);
             let mut request = [0; 2_048];
             let read = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut request)).await;
             let length = read.map_or(0, |read| read.unwrap_or_default());
             let line = String::from_utf8_lossy(&request[..length]).into_owned();
             let word = line.split(' ').nth(1).and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-            let (status, body) = if word == "Gone" { ("404 Not Found", "") } else { ("200 OK", word) };
-            let answer = format!(
-                "HTTP/1.1 {status}\r\ncontent-length: {}\r\ncache-control: max-age=60\r\n\
-                 CacheableJobStatus: true\r\nconnection: close\r\n\r\n\"{body}\"",
-                body.len() + 2
-            );
-            let _ = stream.write_all(answer.as_bytes()).await;
+            let _ = stream.write_all(answer(word).as_bytes()).await;
         }
     });
     (format!("http://{address}/jobs/J1"), asked)

@@ -4,6 +4,7 @@ mod admission;
 pub(crate) mod b6;
 mod bodies;
 mod connections;
+mod consumers;
 mod sessions;
 mod sinks;
 
@@ -41,6 +42,9 @@ pub(crate) async fn all(mut stage: Stage) {
         connections::a_connection_that_breaks_loses_nothing,
         connections::a_missing_queue_is_named_and_found_later,
         connections::a_broker_that_is_killed_comes_back_and_nothing_is_lost,
+        consumers::several_consumers_take_messages_at_the_same_time,
+        consumers::several_consumers_make_one_job_of_each_message,
+        consumers::a_pause_and_a_cut_reach_every_consumer,
         sinks::results_and_dead_letters_reach_the_broker,
         sinks::events_of_a_job_stay_in_order_through_cuts,
         sinks::one_process_publishes_at_a_time,
@@ -55,7 +59,7 @@ pub(crate) async fn all(mut stage: Stage) {
     }
 }
 
-/// Killed between admit and ack, a hundred times: one job each (B1).
+/// Cut between admit and ack, a hundred times: one job each (B1).
 pub(crate) async fn cuts(stage: &Stage, engine: &crate::stage::TestEngine) {
     connections::a_hundred_cuts_before_the_ack(stage, engine).await;
 }

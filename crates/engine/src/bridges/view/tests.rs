@@ -11,6 +11,8 @@ fn source(state: BridgeState) -> SourceReport {
         kind: "charge".into(),
         to_queue: "default".into(),
         consumer: "orders".into(),
+        concurrency: 4,
+        consuming: 3,
         state,
         received: 12,
         admitted: 10,
@@ -65,6 +67,8 @@ fn the_worst_process_that_is_heard_of_decides() {
         let found = documents(told.iter().copied().enumerate().map(one).collect());
         let view = only(&found, &BridgeContext::default());
         assert_eq!(view.state, expected, "{told:?}");
+        let heard = told.iter().filter(|(_, age)| *age < 45).count();
+        assert_eq!(view.consuming(), 3 * u32::try_from(heard).expect("few"), "{told:?}");
         assert_eq!(view.counts.admitted, 10 * told.len() as u64, "what silent ones have done counts too");
     }
 }
