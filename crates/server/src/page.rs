@@ -122,7 +122,9 @@ pub(crate) fn whole<T: Serialize>(
 #[derive(Debug)]
 pub(crate) struct PageSteps<K> {
     text: PageText,
+    /// Rows that are looked at, and of these those that are shown, at most.
     limit: usize,
+    wanted: usize,
     /// The last row that was looked at.
     last: Option<K>,
     looked_at: usize,
@@ -144,7 +146,14 @@ enum End {
 impl<K: Clone + ToString> PageSteps<K> {
     pub(crate) fn new(limit: Option<PageLimit>, after: Option<K>) -> Self {
         let limit = limit.unwrap_or_default().rows();
-        Self { text: PageText::new(), limit, last: after, looked_at: 0, bytes: 0, step: 1, ended: None }
+        let (text, wanted) = (PageText::new(), limit);
+        Self { text, limit, wanted, last: after, looked_at: 0, bytes: 0, step: 1, ended: None }
+    }
+
+    /// For a list of which conditions leave out most: up to `most` rows are looked at for those that are shown.
+    pub(crate) fn picking(limit: Option<PageLimit>, after: Option<K>, most: usize) -> Self {
+        let steps = Self::new(limit, after);
+        Self { limit: steps.limit.max(most), ..steps }
     }
 
     /// What to read next; none when the page is done.
@@ -174,6 +183,10 @@ impl<K: Clone + ToString> PageSteps<K> {
             self.last = Some(key);
             self.looked_at += 1;
             self.bytes += bytes;
+            if self.text.rows >= self.wanted && self.looked_at < self.limit {
+                self.ended = Some(End::Full);
+                return Ok(());
+            }
         }
         self.step = (self.step * 2).min(STEP_ROWS);
         if found.next.is_none() {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dependency::CheckResult;
 use super::failures::{CountsByKind, FailureComparison, FailurePause, WINDOW, add_counts};
+use super::waits::WaitsByQueue;
 use crate::time::Timestamp;
 
 /// How one dependency is for one worker.
@@ -61,6 +62,13 @@ pub struct WorkerReport {
     /// Set while it claims nothing because of its failures.
     #[serde(default)]
     pub paused: Option<FailurePauseReport>,
+    /// How many jobs it runs at once at most, by queue; remote workers do not say.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slots: BTreeMap<String, u64>,
+    /// How long the jobs that it took in the last minute had been due, by queue; those of remote workers are known to
+    /// the server that handed them out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub waits: WaitsByQueue,
     /// Of a remote worker, which any of several servers hears of: how it stands as far as its failures go …
     #[serde(default, skip_serializing_if = "FailurePause::is_well")]
     pub pause: FailurePause,

@@ -23,8 +23,12 @@ use crate::page::PageSteps;
 use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
 use crate::shape::{
-    ArchiveQuery, ArchivedJob, ErrorBody, ExportedJob, Items, PruneAnswer, PruneRequest, RevealQuery,
+    ArchiveQuery, ArchivedJob, ArchivedQuery, ErrorBody, ExportedJob, Items, PruneAnswer, PruneRequest,
+    RevealQuery,
 };
+
+/// Archived jobs that are looked at for one page at most, where a condition leaves out most of them.
+const LOOKED_AT: usize = 1_000;
 
 /// Archived jobs that are counted at most.
 const COUNT: usize = 10_000_000;
@@ -47,18 +51,22 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 /// Archived jobs, newest first. A page may hold fewer than `limit` of them while more follow.
-#[utoipa::path(get, path = "/api/v1/archive", tag = "archive", params(ArchiveQuery),
+#[utoipa::path(get, path = "/api/v1/archive", tag = "archive", params(ArchivedQuery),
     responses((status = 200, body = Items<ArchivedJob>), (status = 422, body = ErrorBody)))]
 async fn list_archive(
     State(api): State<Api>,
     caller: Caller,
-    QueryParams(query): QueryParams<ArchiveQuery>,
+    QueryParams(query): QueryParams<ArchivedQuery>,
 ) -> Result<Response, ApiError> {
-    let mut page = PageSteps::new(query.limit, query.cursor);
+    let mut page = match query.is_narrow() {
+        true => PageSteps::picking(query.limit, query.after(), LOOKED_AT),
+        false => PageSteps::new(query.limit, query.after()),
+    };
     while let Some(step) = page.next() {
         let found = api.engine().archive().page(step).await?;
         page.take(found, |(id, archived)| {
-            let row = shown(&api, &caller, id, &archived, false).map(|mut row| {
+            let row = shown(&api, &caller, id, &archived, false).filter(|row| query.finds(row));
+            let row = row.map(|mut row| {
                 data::trim_document(&mut row.job, query.data_limit);
                 ArchivedJob { attempts: None, ..row }
             });

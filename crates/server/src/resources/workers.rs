@@ -57,7 +57,10 @@ async fn list(
     let seen = workers.into_iter().filter(behind).filter_map(|worker| {
         let queues: Vec<String> =
             worker.queues.iter().filter_map(|queue| caller.sees(queue).map(str::to_owned)).collect();
-        let report = reports.remove(&worker.id).unwrap_or_default();
+        let mut report = reports.remove(&worker.id).unwrap_or_default();
+        let slots = std::mem::take(&mut report.slots).into_iter();
+        report.slots =
+            slots.filter_map(|(queue, slots)| Some((caller.sees(&queue)?.to_owned(), slots))).collect();
         (caller.sees_all() || !queues.is_empty()).then(|| Worker::of(worker, queues, report))
     });
     page(seen, limit.unwrap_or_default(), |last| {

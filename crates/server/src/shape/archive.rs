@@ -42,7 +42,57 @@ pub struct ExportedJob {
     pub document: Box<RawValue>,
 }
 
-/// Which archived jobs to list.
+/// Which archived jobs to list. Conditions are looked up in each job, a thousand of them for one page at most.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+pub struct ArchivedQuery {
+    /// That ended so: `succeeded`, `failed` or `canceled`.
+    pub status: Option<State>,
+    /// Of this kind.
+    pub kind: Option<String>,
+    /// On this queue.
+    pub queue: Option<String>,
+    /// Whose id was made before this moment; without `cursor`.
+    pub created_before: Option<Timestamp>,
+    /// Rows of the page at most.
+    #[param(inline)]
+    pub limit: Option<PageLimit>,
+    /// Go on after this job: `next_cursor` of the page before.
+    pub cursor: Option<JobId>,
+    /// As for the list of jobs.
+    #[param(inline)]
+    pub data_limit: DataLimit,
+}
+
+impl ArchivedQuery {
+    /// True when it leaves out jobs.
+    pub(crate) const fn is_narrow(&self) -> bool {
+        self.status.is_some() || self.kind.is_some() || self.queue.is_some()
+    }
+
+    /// True for a job that it asks for, in the caller's names.
+    pub(crate) fn finds(&self, one: &ArchivedJob) -> bool {
+        let is = |wanted: &Option<String>, name: &str| {
+            let known = one.job.get(name).and_then(Value::as_str);
+            wanted.as_deref().is_none_or(|wanted| known == Some(wanted))
+        };
+        self.status.is_none_or(|status| one.status == status)
+            && is(&self.kind, "kind")
+            && is(&self.queue, "queue")
+    }
+
+    /// After which job to begin. The ids that we make begin with their moment.
+    pub(crate) fn after(&self) -> Option<JobId> {
+        let made = |moment: Timestamp| {
+            let millis = u128::try_from(moment.as_micros() / 1_000).unwrap_or_default();
+            JobId::from_u128(millis << 80)
+        };
+        self.cursor.or_else(|| self.created_before.map(made))
+    }
+}
+
+/// Which archived jobs to export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default, deny_unknown_fields)]

@@ -1,5 +1,7 @@
 //! A worker as it is shown.
 
+use std::collections::BTreeMap;
+
 use backstop::Timestamp;
 use backstop_core::WorkerId;
 use backstop_core::health::{DependencyReport, FailurePauseReport, WorkerReport};
@@ -28,6 +30,10 @@ pub struct Worker {
     pub live: bool,
     /// Jobs it holds; none when it also serves queues that the caller may not see.
     pub running: Option<u64>,
+    /// How many jobs it runs at once at most, by queue, of those that the caller may see. Empty until it has said so,
+    /// within its first seconds, and for workers over HTTP, which ask for as many as they like.
+    #[serde(default)]
+    pub slots: BTreeMap<String, u64>,
     /// What its kinds need that may be away, each with its last result (H2); empty when it also serves queues that the
     /// caller may not see.
     #[serde(default)]
@@ -47,7 +53,8 @@ pub struct WorkerKind {
 }
 
 impl Worker {
-    /// A worker with those of its queues that the caller sees, under the caller's names, and what it tells of itself.
+    /// A worker with those of its queues that the caller sees, under the caller's names, and what it tells of itself;
+    /// its slots are told under these names too.
     #[must_use]
     pub fn of(view: WorkerView, queues: Vec<String>, report: WorkerReport) -> Self {
         let whole = queues.len() == view.queues.len();
@@ -64,6 +71,7 @@ impl Worker {
             expires_at: view.expires_at,
             live: view.live,
             running: whole.then_some(view.running),
+            slots: report.slots,
             dependencies: if whole { report.dependencies } else { Vec::new() },
             paused: report.paused.filter(|_| whole),
         }

@@ -91,7 +91,9 @@ actions! {
     } "They are gone. What is still here came later, or moved on meanwhile, or was beyond the 500 of one go.";
     JOB_SUBMIT "job.submit" POST "/api/v1/jobs" {
         "kind": Text, "payload": Json, "queue": Text, "priority": Number, "delay_ms": Number, "max_retries": Number,
-        "idempotency_key": Text, "business_key": Text, "ordering_key": Text, "tags": List
+        "idempotency_key": Text, "business_key": Text, "ordering_key": Text, "tags": List, "params": Json,
+        "run_at": Text, "expires_at": Text, "timeout_ms": Number, "limit_key": Text, "single_instance": Text,
+        "correlation_id": Text
     } "The job is stored." then "/jobs/{id}";
     QUEUE_PAUSE "queue.pause" POST "/api/v1/queues/{name}/pause" { "note": Text } "The queue is paused.";
     QUEUE_RESUME "queue.resume" POST "/api/v1/queues/{name}/resume" {} "The queue goes on.";
@@ -109,17 +111,26 @@ actions! {
     "The signal is sent.";
     SCHEDULE_PAUSE "schedule.pause" POST "/api/v1/schedules/{name}/pause" {} "The schedule is paused.";
     SCHEDULE_RESUME "schedule.resume" POST "/api/v1/schedules/{name}/resume" {} "The schedule goes on.";
-    SCHEDULE_DELETE "schedule.delete" DELETE "/api/v1/schedules/{name}" {} "The schedule is gone.";
+    SCHEDULE_DELETE "schedule.delete" DELETE "/api/v1/schedules/{name}" {}
+    "The schedule is gone." then "/schedules";
     SCHEDULE_RUN "schedule.run" POST "/api/v1/schedules/{name}/run" {}
     "A job of the schedule is submitted." then "/jobs/{id}";
     SCHEDULE_BACKFILL "schedule.backfill" POST "/api/v1/schedules/{name}/backfill" { "from": Text, "to": Text }
     "Every fire time of that range has its job now.";
     BRIDGE_PAUSE "bridge.pause" POST "/api/v1/bridges/{name}/pause" {} "The bridge is paused within five seconds.";
     BRIDGE_RESUME "bridge.resume" POST "/api/v1/bridges/{name}/resume" {} "The bridge goes on within five seconds.";
+    BRIDGE_DELETE "bridge.delete" DELETE "/api/v1/bridges/{name}" {}
+    "The bridge is gone, with what waited for it." then "/bridges";
+    INVALID_PURGE "invalid.purge" POST "/api/v1/bridges/{name}/invalid/purge" { "keys": Json }
+    "The messages are gone.";
     CIRCUIT_OPEN "circuit.open" POST "/api/v1/circuits/{key}/open" { "for_ms": Number }
     "The circuit is open: its jobs wait.";
     CIRCUIT_CLOSE "circuit.close" POST "/api/v1/circuits/{key}/close" {} "The circuit is closed: its jobs go on.";
     HANDOFF_RETRY "handoff.retry" POST "/api/v1/handoffs/{name}/retry" {} "The hand-off goes on.";
+    HANDOFF_DELETE "handoff.delete" DELETE "/api/v1/handoffs/{name}" {}
+    "The hand-off is gone, with what waited for it.";
+    ARCHIVE_PRUNE "archive.prune" POST "/api/v1/archive/prune" { "keep_ms": Number }
+    "They are gone. What is still here came later, or was beyond the 500 of one go.";
     RULE_ENABLE "rule.enable" POST "/api/v1/rules/{id}/enable" {} "The rule is in force.";
     RULE_DISABLE "rule.disable" POST "/api/v1/rules/{id}/disable" {} "The rule is out of force.";
     RULE_DELETE "rule.delete" DELETE "/api/v1/rules/{id}" {} "The rule is gone.";

@@ -12,6 +12,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::response::Response;
 use backstop::JobId;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
@@ -188,7 +189,24 @@ impl ApiCalls {
         Ok(serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 
+    /// Asks for what may be too large to be held: it is passed on as it is read.
+    pub(super) async fn file(&self, path: &str) -> Result<Response, PageProblem> {
+        let answer = self.answer(Method::GET, path, None).await?;
+        if answer.status().is_success() { Ok(answer) } else { Err(refused(answer).await?) }
+    }
+
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes, PageProblem> {
+        let answer = self.answer(method, path, body).await?;
+        if answer.status().is_success() { whole(answer).await } else { Err(refused(answer).await?) }
+    }
+
+    /// The answer to a call, before any of its body is read.
+    async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Response, PageProblem> {
         let mut request = Request::builder().method(method).uri(path);
         for name in CARRIED {
             if let Some(value) = self.headers.get(name) {
@@ -207,14 +225,22 @@ impl ApiCalls {
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(peer);
         }
-        let answer = match self.routes.clone().oneshot(request).await {
-            Ok(answer) => answer,
+        match self.routes.clone().oneshot(request).await {
+            Ok(answer) => Ok(answer),
             Err(never) => match never {},
-        };
-        let (head, body) = answer.into_parts();
-        let bytes = body.collect().await.map_err(|problem| crate::error::internal(&problem))?.to_bytes();
-        if head.status.is_success() { Ok(bytes) } else { Err(PageProblem::of(head.status, &bytes)) }
+        }
     }
+}
+
+async fn whole(answer: Response) -> Result<Bytes, PageProblem> {
+    let body = answer.into_body().collect().await;
+    Ok(body.map_err(|problem| crate::error::internal(&problem))?.to_bytes())
+}
+
+/// What the API said instead of an answer.
+async fn refused(answer: Response) -> Result<PageProblem, PageProblem> {
+    let status = answer.status();
+    Ok(PageProblem::of(status, &whole(answer).await?))
 }
 
 fn read<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, PageProblem> {

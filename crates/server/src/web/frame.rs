@@ -25,12 +25,14 @@ pub(super) enum PagePlace {
     Bridges,
     Handoffs,
     Circuits,
-    Limits,
     Archive,
     Alerts,
     Webhooks,
-    Tokens,
     Rules,
+    RetryBudgets,
+    Limits,
+    Retention,
+    Tokens,
     Audit,
     /// Found by searching, and in no list.
     None,
@@ -49,7 +51,7 @@ const fn line(place: PagePlace, name: &'static str, path: &'static str, route: &
 }
 
 /// The groups of the navigation: trouble first, for that is what people come for.
-const GROUPS: [(&str, &[NavLine]); 5] = [
+const GROUPS: [(&str, &[NavLine]); 6] = [
     ("", &[line(PagePlace::Overview, "Overview", "/", "GET /api/v1/queues")]),
     (
         "Trouble",
@@ -78,8 +80,6 @@ const GROUPS: [(&str, &[NavLine]); 5] = [
             line(PagePlace::Bridges, "Bridges", "/bridges", "GET /api/v1/bridges"),
             line(PagePlace::Handoffs, "Hand-off", "/handoffs", "GET /api/v1/handoffs"),
             line(PagePlace::Circuits, "Circuits", "/circuits", "GET /api/v1/circuits"),
-            line(PagePlace::Limits, "Limits", "/limits", "GET /api/v1/limits"),
-            line(PagePlace::Rules, "Rules", "/rules", "GET /api/v1/rules"),
         ],
     ),
     (
@@ -88,6 +88,15 @@ const GROUPS: [(&str, &[NavLine]); 5] = [
             line(PagePlace::Archive, "Archive", "/archive", "GET /api/v1/archive"),
             line(PagePlace::Alerts, "Alerts", "/alerts", "GET /api/v1/alerts"),
             line(PagePlace::Webhooks, "Webhooks", "/webhooks", "GET /api/v1/webhooks"),
+        ],
+    ),
+    (
+        "Settings",
+        &[
+            line(PagePlace::Rules, "Rules", "/rules", "GET /api/v1/rules"),
+            line(PagePlace::RetryBudgets, "Retry budgets", "/retry-budgets", "GET /api/v1/retry-budgets"),
+            line(PagePlace::Limits, "Limits", "/limits", "GET /api/v1/limits"),
+            line(PagePlace::Retention, "Retention", "/retention", "GET /api/v1/retention"),
             line(PagePlace::Tokens, "Tokens", "/tokens", "GET /api/v1/tokens"),
             line(PagePlace::Audit, "Audit", "/audit", "GET /api/v1/audit"),
         ],

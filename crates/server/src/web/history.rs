@@ -5,12 +5,17 @@
 //! bounded whatever the store holds, and so is a day with a sample every five minutes. What was before this process
 //! began, or while the store did not answer, is not known, and is a gap.
 
+mod channels;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop::Timestamp;
+use backstop_core::health::{WaitCounts, WaitsByQueue};
 use backstop_store::{Incident, QueueView};
+
+pub(super) use channels::ChannelSample;
 
 /// How often a sample is taken.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
@@ -24,6 +29,9 @@ const WINDOWS: [Duration; 3] = [Duration::from_secs(300), Duration::from_secs(90
 
 /// Samples that are further apart than this have a gap between them.
 const GAP: Duration = Duration::from_secs(20);
+
+/// Samples of waits and channels are taken less often.
+const GAP_OF_WAITS: Duration = Duration::from_secs(40);
 
 /// The same for a day: how far back, how often, and how far apart is a gap.
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -45,6 +53,8 @@ pub(super) struct QueueCounts {
     pub(super) failed: u64,
     pub(super) pending: u64,
     pub(super) running: u64,
+    /// Jobs that have not ended, wherever they are.
+    live: u64,
     pub(super) oldest_wait_ms: u64,
 }
 
@@ -57,8 +67,21 @@ impl QueueCounts {
             failed: view.failed,
             pending: view.pending,
             running: view.running,
+            live: view.pending + view.waiting + view.running + view.paused_jobs,
             oldest_wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
         }
+    }
+
+    /// How many jobs have ended since `from`. Counts are taken apart: a dead letter that is driven again leaves one and
+    /// ends in another, and is no less an end for that. Where more are archived than end, nothing is known.
+    fn ended_since(&self, from: &Self) -> Option<u64> {
+        let canceled = self.canceled.checked_sub(from.canceled)?;
+        Some(self.succeeded.checked_sub(from.succeeded)? + canceled + self.failed.saturating_sub(from.failed))
+    }
+
+    /// How many have come since `from`: submitted, or driven again. They have ended since, or are here.
+    fn come_since(&self, from: &Self) -> Option<u64> {
+        Some((self.ended_since(from)? + self.live).saturating_sub(from.live))
     }
 }
 
@@ -86,6 +109,10 @@ pub(crate) struct CountHistory {
     samples: Mutex<VecDeque<CountSample>>,
     /// Failures alone, of a day.
     day: Mutex<VecDeque<CountSample>>,
+    /// How long the jobs that were taken in the minute before had waited.
+    waits: Mutex<VecDeque<(Timestamp, WaitsByQueue)>>,
+    /// What passes beside the queues.
+    channels: Mutex<VecDeque<ChannelSample>>,
 }
 
 /// A line of a chart: a value for each point, and none where nothing is known.
@@ -109,6 +136,16 @@ impl CountHistory {
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.retain(|one| one.at.after(HOUR) >= now && one.at < now);
         samples.push_back(sample);
+    }
+
+    /// Takes a sample of how long jobs have waited in the minute before, of the queues that took most.
+    pub(super) fn add_waits(&self, now: Timestamp, waits: WaitsByQueue) {
+        let mut busiest: Vec<(String, WaitCounts)> = waits.into_iter().collect();
+        busiest.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.count()));
+        busiest.truncate(MOST_QUEUES);
+        let mut known = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(at, _)| at.after(HOUR) >= now && *at < now);
+        known.push_back((now, busiest.into_iter().collect()));
     }
 
     fn add_to_day(&self, sample: &CountSample) {
@@ -153,14 +190,28 @@ impl CountHistory {
         })
     }
 
-    /// How fast jobs end, per second. Counts are taken apart: a dead letter that is driven again leaves one and ends
-    /// in another, and is no less an end for that. Where more are archived than end, nothing is known.
+    /// How fast jobs end, per second.
     pub(super) fn ended(&self, now: Timestamp, sees: impl Fn(&str) -> bool) -> Line {
+        self.per_second(now, sees, QueueCounts::ended_since)
+    }
+
+    /// How fast jobs come, per second.
+    pub(super) fn came(&self, now: Timestamp, sees: impl Fn(&str) -> bool) -> Line {
+        self.per_second(now, sees, QueueCounts::come_since)
+    }
+
+    /// How fast something is counted up on the queues that are seen.
+    fn per_second(
+        &self,
+        now: Timestamp,
+        sees: impl Fn(&str) -> bool,
+        counted: impl Fn(&QueueCounts, &QueueCounts) -> Option<u64>,
+    ) -> Line {
         self.points(now, |before, sample| {
             let before = before?;
             let seconds = sample.at.since(before.at).as_secs_f64();
             (seconds > 0.0).then_some(())?;
-            let mut ended = 0;
+            let mut sum = 0;
             for (name, to) in sample.queues.iter().filter(|(name, _)| sees(name)) {
                 let from = match before.queues.get(name) {
                     Some(from) => *from,
@@ -168,11 +219,23 @@ impl CountHistory {
                     // It was among those that are not remembered: all that it ever did is no news.
                     None => continue,
                 };
-                ended += to.succeeded.checked_sub(from.succeeded)?;
-                ended += to.canceled.checked_sub(from.canceled)? + to.failed.saturating_sub(from.failed);
+                sum += counted(to, &from)?;
             }
-            Some(float(ended) / seconds)
+            Some(float(sum) / seconds)
         })
+    }
+
+    /// How long so many of a hundred jobs had waited at most that were taken on the queues that are seen, in seconds.
+    pub(super) fn waited(&self, now: Timestamp, sees: impl Fn(&str) -> bool, percent: u64) -> Line {
+        let value = |_: Option<&WaitsByQueue>, sample: &WaitsByQueue| {
+            let mut sum = WaitCounts::default();
+            let seen = sample.iter().filter(|(name, _)| sees(name));
+            seen.for_each(|(_, counts)| sum.add(counts));
+            sum.percentile(percent).map(|wait| wait.as_secs_f64())
+        };
+        let window = self.window(now);
+        let known = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        line(now, known.iter().map(|(at, waits)| (*at, waits)), (window, GAP_OF_WAITS), value)
     }
 
     /// How fast an incident fails, per second.
@@ -188,7 +251,7 @@ impl CountHistory {
             return (self.window(now), self.failures(now, fingerprint));
         }
         let value = |before: Option<&CountSample>, sample: &CountSample| failing(before, sample, fingerprint);
-        (DAY, line(now, &day, (DAY, GAP_OF_DAY), value))
+        (DAY, line(now, day.iter().map(|one| (one.at, one)), (DAY, GAP_OF_DAY), value))
     }
 
     fn points(
@@ -197,7 +260,8 @@ impl CountHistory {
         value: impl Fn(Option<&CountSample>, &CountSample) -> Option<f64>,
     ) -> Line {
         let window = self.window(now);
-        line(now, &self.samples.lock().unwrap_or_else(PoisonError::into_inner), (window, GAP), value)
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        line(now, samples.iter().map(|one| (one.at, one)), (window, GAP), value)
     }
 }
 
@@ -208,18 +272,18 @@ pub(super) fn added(one: &Line, other: &Line) -> Line {
 }
 
 /// The points of a line over a window, of samples between which there may be gaps.
-fn line(
+fn line<'s, S: 's>(
     now: Timestamp,
-    samples: &VecDeque<CountSample>,
+    samples: impl Iterator<Item = (Timestamp, &'s S)>,
     (window, gap): (Duration, Duration),
-    value: impl Fn(Option<&CountSample>, &CountSample) -> Option<f64>,
+    value: impl Fn(Option<&S>, &S) -> Option<f64>,
 ) -> Line {
     let step = window / u32::try_from(POINTS).unwrap_or(1);
-    let (mut sums, mut before) = (vec![(0.0, 0u32); POINTS], None::<&CountSample>);
-    for sample in samples {
-        let near = before.filter(|before| sample.at.since(before.at) <= gap);
-        before = Some(sample);
-        if let (Some(value), Some(place)) = (value(near, sample), place(now, sample.at, step)) {
+    let (mut sums, mut before) = (vec![(0.0, 0u32); POINTS], None::<(Timestamp, &S)>);
+    for (at, sample) in samples {
+        let near = before.filter(|(before, _)| at.since(*before) <= gap).map(|(_, before)| before);
+        before = Some((at, sample));
+        if let (Some(value), Some(place)) = (value(near, sample), place(now, at, step)) {
             sums[place].0 += value;
             sums[place].1 += 1;
         }
@@ -298,6 +362,7 @@ mod tests {
             paused: false,
             pause_note: None,
             pending,
+            sharing: 0,
             waiting: 0,
             running: 0,
             paused_jobs: 0,
@@ -350,6 +415,46 @@ mod tests {
         // A count that shrinks says nothing of how fast it grew.
         history.add(at(455), vec![queue("mail", 0, 9)], &[]);
         assert_eq!(history.ended(at(455), |_| true)[POINTS - 1], None);
+    }
+
+    #[test]
+    fn what_comes_is_here_or_has_ended() {
+        let history = CountHistory::default();
+        for step in 0..20 {
+            // Fifteen come and ten end in five seconds; five of those that end were dead and are driven again.
+            let view = QueueView { failed: 500 - step * 5, ..queue("mail", step * 10, 100 + step * 5) };
+            history.add(at(step * 5), vec![view], &[]);
+        }
+        let rate = history.came(at(95), |_| true);
+        assert!(rate.iter().flatten().all(|rate| (rate - 3.0).abs() < 1e-9), "{rate:?}");
+        assert!(rate.iter().any(Option::is_some));
+        let ended = history.ended(at(95), |_| true);
+        assert!(ended.iter().flatten().all(|rate| (rate - 2.0).abs() < 1e-9), "{ended:?}");
+    }
+
+    #[test]
+    fn waits_are_those_of_the_queues_that_are_seen() {
+        let waits = |millis: u64, jobs: usize| {
+            let mut window = backstop_core::health::WaitWindow::default();
+            (0..jobs).for_each(|_| window.note("q", Duration::from_millis(millis), at(0)));
+            window.counts(at(0)).remove("q").unwrap()
+        };
+        let history = CountHistory::default();
+        history.add(at(0), Vec::new(), &[]);
+        for step in 0..6 {
+            let sample = [("mail".to_owned(), waits(20, 98)), ("acme/mail".to_owned(), waits(4_000, 100))];
+            history.add_waits(at(step * 15), sample.into());
+        }
+        let line = |percent, name: &str| history.waited(at(75), |one| one == name, percent);
+        let known: Vec<f64> = line(99, "mail").into_iter().flatten().collect();
+        assert!(known.len() > 20 && known.iter().all(|wait| *wait <= 0.025), "{known:?}");
+        assert!(line(50, "acme/mail").into_iter().flatten().all(|wait| wait > 2.5));
+        assert!(line(50, "nobody").iter().all(Option::is_none), "what is not known is no zero");
+        let many = (0..1_000).map(|number| (format!("q{number}"), waits(1, 1))).collect();
+        history.add_waits(at(90), many);
+        assert_eq!(history.waits.lock().unwrap().back().unwrap().1.len(), MOST_QUEUES);
+        history.add_waits(at(10_000), WaitsByQueue::new());
+        assert_eq!(history.waits.lock().unwrap().len(), 1, "an hour is kept");
     }
 
     #[test]

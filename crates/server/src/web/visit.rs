@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use axum::extract::FromRequestParts;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, LOCATION, REFERRER_POLICY,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, LOCATION,
+    REFERRER_POLICY,
 };
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, Uri};
@@ -93,6 +94,14 @@ pub(super) fn answer(status: StatusCode, page: &Markup) -> Response {
     // Nobody else hears where somebody was. We do: without it a browser sends our own forms from the origin `null`.
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
+}
+
+/// What is kept as a file and not shown; `disposition` says under which name.
+pub(super) fn as_file(mut file: Response, disposition: &'static str) -> Response {
+    let headers = file.headers_mut();
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(disposition));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    file
 }
 
 /// Sends a browser on to another page of ours.

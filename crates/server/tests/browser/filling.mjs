@@ -85,6 +85,7 @@ export const fill = async (server) => {
     ['batch', `/batches/${rows.id}`, /of 3 jobs/],
     ['signals', '/signals', /approved\/4712/],
     ['schedules', '/schedules', /nightly/],
+    ['schedule', '/schedules/nightly', /Last results/],
     ['workers', '/workers', /live/],
     ['bridges', '/bridges', /No bridges yet/],
     ['handoffs', '/handoffs', /No hand-offs yet/],
@@ -95,6 +96,8 @@ export const fill = async (server) => {
     ['alerts', '/alerts', /No alerts sent yet/],
     ['webhooks', '/webhooks', /No webhooks yet/],
     ['tokens', '/tokens', /No tokens yet/],
+    ['retry-budgets', '/retry-budgets', /A kind may retry as often as a share of its first runs/],
+    ['retention', '/retention', /Dead letters\s+90 d/],
     ['audit', '/audit', /\/api\/v1\/limits\/mails/],
     ['find', '/find?q=declined', /the card was declined/],
   ];

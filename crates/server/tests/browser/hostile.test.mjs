@@ -74,7 +74,8 @@ const store = async (texts) => {
 
 const views = async () => {
   const paths = ['/', '/redrives', '/redrives/new', '/rejects', '/parked', '/queues', '/workflows', '/signals', '/schedules', '/workers',
-    '/bridges', '/handoffs', '/circuits', '/limits', '/rules', '/archive', '/alerts', '/webhooks', '/tokens', '/audit', '/jobs/new'];
+    '/bridges', '/handoffs', '/circuits', '/limits', '/rules', '/archive', '/alerts', '/webhooks', '/tokens', '/audit', '/jobs/new',
+    '/batches', '/retry-budgets', '/retention'];
   for (const list of ['jobs', 'incidents', 'workflows']) {
     let cursor = '';
     do {

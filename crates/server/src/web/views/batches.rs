@@ -28,7 +28,12 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             &html! {},
         ))
         (filters(visit, "/batches"))
-        @if found.items.is_empty() { (no_rows("batches", "No batches yet.")) }
+        @if found.items.is_empty() {
+            (no_rows("batches", match visit.uri.query() {
+                Some(_) => "No batch is like that.",
+                None => "No batches yet. A program or the API submits them: jobs that are counted together.",
+            }))
+        }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {

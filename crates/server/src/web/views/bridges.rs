@@ -6,9 +6,10 @@ use axum::response::Response;
 use backstop::bridges::BridgeState;
 use maud::{Markup, html};
 
+use super::queues::speed;
 use crate::shape::{BridgeCheckJson, BridgeJson, BridgeTestJson, Items};
 use crate::web::act::check;
-use crate::web::actions::{BRIDGE_PAUSE, BRIDGE_RESUME, PageFields};
+use crate::web::actions::{BRIDGE_DELETE, BRIDGE_PAUSE, BRIDGE_RESUME, PageFields};
 use crate::web::call::PageProblem;
 use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::{PageVisit, part};
@@ -49,8 +50,9 @@ async fn body(visit: &PageVisit, tested: Option<(&str, &BridgeTestJson)>) -> Res
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
-                    th { "Bridge" } th { "State" } th { "Broker" } th.n { "In" } th.n { "Out" } th.n { "Backlog" }
-                    th.n { "Lag" } th.n { "Duplicates" } th.n { "Invalid" } th { "Last error" } th { "Change" }
+                    th { "Bridge" } th { "State" } th { "Broker" } th.n { "Consumers" } th { "In" } th { "Out" }
+                    th.n { "Backlog" } th.n { "Lag" } th.n { "Duplicates" } th.n { "Invalid" } th { "Last error" }
+                    th { "Change" }
                 }
             }
             tbody data-rows="bridges" { @for one in &found.items { (row(visit, one)) } }
@@ -94,53 +96,78 @@ const fn sort(state: BridgeState) -> &'static str {
 }
 
 fn row(visit: &PageVisit, one: &BridgeJson) -> Markup {
-    let at = [("name", one.name.as_str())];
-    let word = one.state.as_str().replace('_', " ");
+    let path = format!("/bridges/{}", part(&one.name));
+    let [came, went] = visit.history().passed(visit.now, &one.name);
     html! {
         tr data-key=(one.name) {
             td {
-                b { (short(&one.name, 80)) }
+                a href=(path) { b { (short(&one.name, 80)) } }
                 @if let Some(by) = &one.paused_by { " " span.dim { "by " (short(by, 40)) } }
             }
-            td { (mark(&word, sort(one.state))) }
+            td { (shown_state(one.state)) }
             td { (short(&one.broker, 80)) }
-            td.n { (number(one.r#in)) } td.n { (number(one.out)) } td.n { (number(one.backlog)) }
+            td.n { (consumers(one)) }
+            td.rate {
+                @if one.source.is_some() { (speed(&came, "second", "Messages in, the last hour")) } @else { (none()) }
+            }
+            td.rate {
+                @if one.sink.is_some() { (speed(&went, "first", "Messages out, the last hour")) } @else { (none()) }
+            }
+            td.n { (number(one.backlog)) }
             td.n { @if one.lag_ms > 0 { (span_ms(one.lag_ms)) } @else { (none()) } }
-            td.n { (number(one.duplicates)) } td.n { (number(one.invalid)) }
+            td.n { (number(one.duplicates)) }
+            td.n { @if one.invalid > 0 { a href=(path) { (number(one.invalid)) } } @else { "0" } }
             td.what {
                 @if one.state == BridgeState::NotRunning { "not running since " (when(visit.now, one.seen_at)) }
                 @else if let Some(error) = &one.last_error { (short(error, 200)) }
             }
-            td.acts {
-                @if visit.allows("POST /api/v1/bridges/{name}/test") {
-                    form.act action="/bridges" method="post" {
-                        input type="hidden" name="proof" value=(visit.proof());
-                        input type="hidden" name="name" value=(one.name);
-                        button { "Test" }
-                    }
-                }
-                @if one.paused_by.is_none() {
-                    (visit.confirmed(
-                        &BRIDGE_PAUSE,
-                        &at,
-                        "Pause",
-                        &format!(
-                            "It takes no messages and publishes none; they wait at the broker and in the outbox, where \
-                             there are {} now.",
-                            counted(one.backlog, "message")
-                        ),
-                        &html! {},
-                    ))
-                } @else {
-                    (visit.confirmed(
-                        &BRIDGE_RESUME,
-                        &at,
-                        "Resume",
-                        &format!("{} that wait go on.", counted(one.backlog, "message")),
-                        &html! {},
-                    ))
-                }
+            td.acts { (actions(visit, one)) }
+        }
+    }
+}
+
+/// How many connections take messages, of those that are to.
+pub(super) fn consumers(one: &BridgeJson) -> Markup {
+    html! {
+        @if let Some((taking, of)) = one.consumers() { (number(taking)) " of " (number(of)) } @else { (none()) }
+    }
+}
+
+/// How a bridge is, as a mark.
+pub(super) fn shown_state(state: BridgeState) -> Markup {
+    mark(&state.as_str().replace('_', " "), sort(state))
+}
+
+/// What can be done with a bridge.
+pub(super) fn actions(visit: &PageVisit, one: &BridgeJson) -> Markup {
+    let at = [("name", one.name.as_str())];
+    let waiting = counted(one.backlog, "message");
+    let paused = format!(
+        "It takes no messages and publishes none; they wait at the broker and in the outbox, where there are \
+         {waiting} now."
+    );
+    html! {
+        @if visit.allows("POST /api/v1/bridges/{name}/test") {
+            form.act action="/bridges" method="post" {
+                input type="hidden" name="proof" value=(visit.proof());
+                input type="hidden" name="name" value=(one.name);
+                button { "Test" }
             }
+        }
+        @if one.paused_by.is_none() {
+            (visit.confirmed(&BRIDGE_PAUSE, &at, "Pause", &paused, &html! {}))
+        } @else {
+            (visit.confirmed(&BRIDGE_RESUME, &at, "Resume", &format!("{waiting} that wait go on."), &html! {}))
+        }
+        // One that runs somewhere, or keeps messages that could not become jobs, is refused.
+        @if one.state == BridgeState::NotRunning && one.invalid == 0 {
+            (visit.confirmed(
+                &BRIDGE_DELETE,
+                &at,
+                "Remove",
+                &format!("It is forgotten, and {waiting} that wait for it are never sent."),
+                &html! {},
+            ))
         }
     }
 }

@@ -5,7 +5,7 @@ use backstop::handoffs::HandOffState;
 use maud::{Markup, html};
 
 use crate::shape::{HandOffJson, Items};
-use crate::web::actions::HANDOFF_RETRY;
+use crate::web::actions::{HANDOFF_DELETE, HANDOFF_RETRY};
 use crate::web::call::PageProblem;
 use crate::web::frame::{PagePlace, heading, no_rows, pages};
 use crate::web::visit::PageVisit;
@@ -72,6 +72,19 @@ fn row(visit: &PageVisit, one: &HandOffJson) -> Markup {
                         &format!(
                             "{} that wait are sent again at once. Fix first what the receiver refused, or it stops \
                              again.",
+                            counted(one.backlog, "job")
+                        ),
+                        &html! {},
+                    ))
+                }
+                // One that a process publishes is refused.
+                @if one.publisher.is_none() {
+                    (visit.confirmed(
+                        &HANDOFF_DELETE,
+                        &[("name", &one.name)],
+                        "Remove",
+                        &format!(
+                            "It is forgotten, and {} that wait are never handed over.",
                             counted(one.backlog, "job")
                         ),
                         &html! {},

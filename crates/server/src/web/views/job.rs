@@ -9,6 +9,7 @@ use backstop_core::reject::RejectView;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::job_events::events;
 use crate::shape::{ExplainedJob, Items};
 use crate::web::act::check;
 use crate::web::actions::{JOB_CANCEL, JOB_PAUSE, JOB_RESUME, JOB_RETRY, PageFields};
@@ -69,6 +70,7 @@ async fn body(visit: &PageVisit, id: &str, reveal: bool) -> Result<Markup, PageP
         (data(visit, &job, reveal))
         (steps(&job))
         (rejected(visit, &job).await?)
+        (events(visit, &job, &runs.items))
         (checks(&told))
         div data-live="job-raw" {
             details {
@@ -183,7 +185,10 @@ fn links(visit: &PageVisit, job: &JobJson) -> Markup {
             }
             @if let Some(by) = &job.schedule {
                 dt { "Schedule" }
-                dd { a href="/schedules" { (short(&by.name, 80)) } ", fired for " (when(visit.now, by.fire_time)) }
+                dd {
+                    a href={ "/schedules/" (part(&by.name)) } { (short(&by.name, 80)) }
+                    ", fired for " (when(visit.now, by.fire_time))
+                }
             }
             @for (pool, permits) in &job.permits {
                 dt { "Permits" } dd { (number(u64::from(*permits))) " of " a href="/limits" { (short(pool, 80)) } }

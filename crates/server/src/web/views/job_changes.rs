@@ -3,11 +3,12 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use backstop::State;
+use backstop_core::job::JobChangeVerb;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use super::jobs::KEPT;
-use crate::shape::{ChangedJobs, DeadSurvey, JobChangeVerb, PurgeAnswer};
+use crate::shape::{ChangedJobs, JobSurvey, PurgeAnswer};
 use crate::web::actions::{DEAD_PURGE, JOBS_CHANGE, PageAction};
 use crate::web::call::PageProblem;
 use crate::web::form;
@@ -38,7 +39,7 @@ impl ListChange {
     /// What can be done to jobs in this state.
     pub(super) fn of(status: State) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |one| match one {
-            Self::Change(verb) => verb.states().contains(&status),
+            Self::Change(verb) => verb.leads_out_of(status),
             Self::Purge => status == State::Failed,
         })
     }
@@ -90,7 +91,7 @@ impl ListChange {
     }
 
     /// Counts what it would change.
-    async fn count(self, visit: &PageVisit, wanted: &Map<String, Value>) -> Result<DeadSurvey, PageProblem> {
+    async fn count(self, visit: &PageVisit, wanted: &Map<String, Value>) -> Result<JobSurvey, PageProblem> {
         let mut dry_run = wanted.clone();
         dry_run.insert("dry_run".to_owned(), Value::from(true));
         let (_, path) = self.action().route.split_once(' ').unwrap_or_default();
@@ -99,7 +100,7 @@ impl ListChange {
             Self::Change(_) => visit.calls.ask::<ChangedJobs>(path, &dry_run).await?.survey,
             Self::Purge => visit.calls.ask::<PurgeAnswer>(path, &dry_run).await?.survey,
         };
-        Ok(survey.unwrap_or(DeadSurvey { groups: Vec::new(), complete: true }))
+        Ok(survey.unwrap_or(JobSurvey { groups: Vec::new(), complete: true }))
     }
 }
 
@@ -142,7 +143,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     })
 }
 
-fn found(survey: &DeadSurvey) -> Markup {
+fn found(survey: &JobSurvey) -> Markup {
     let more = survey.groups.len().saturating_sub(GROUPS);
     html! {
         div.found role="status" {
@@ -162,7 +163,7 @@ fn make(
     visit: &PageVisit,
     change: ListChange,
     wanted: &Map<String, Value>,
-    survey: &DeadSurvey,
+    survey: &JobSurvey,
     back: &str,
 ) -> Markup {
     let (jobs, at_least) = (survey.jobs(), if survey.complete { "" } else { "at least " });

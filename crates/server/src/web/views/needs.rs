@@ -34,14 +34,18 @@ pub(super) async fn all(
     queues: &[QueueView],
     causes: Option<&Causes>,
     ready: Option<&Readiness>,
+    workers: Option<&Items<Worker>>,
 ) -> Result<Vec<Need>, PageProblem> {
     let plans: Option<Items<PlanShown>> = visit.calls.get_if_allowed("/api/v1/redrives?limit=50").await?;
     let circuits: Option<Items<CircuitJson>> =
         visit.calls.get_if_allowed("/api/v1/circuits?limit=100").await?;
     let keys: Option<Items<OrderingKeyJson>> =
         visit.calls.get_if_allowed("/api/v1/ordering-keys?blocked=true&limit=10").await?;
-    let gone: Option<Items<Worker>> =
-        visit.calls.get_if_allowed("/api/v1/workers?live=false&limit=100").await?;
+    // Those that are silent stand behind the live ones.
+    let gone: Option<Items<Worker>> = match workers.is_some_and(|known| known.next_cursor.is_some()) {
+        true => visit.calls.get_if_allowed("/api/v1/workers?live=false&limit=100").await?,
+        false => None,
+    };
     let handoffs: Option<Items<HandOffJson>> =
         visit.calls.get_if_allowed("/api/v1/handoffs?limit=100").await?;
     let bridges: Option<Items<BridgeJson>> = visit.calls.get_if_allowed("/api/v1/bridges?limit=100").await?;
@@ -53,7 +57,8 @@ pub(super) async fn all(
     needs.extend(causes.map(|causes| causes.needs(visit)).unwrap_or_default());
     needs.extend(untold(causes, queues));
     needs.extend(blocked(&items(keys)));
-    needs.extend(silent(visit, &items(gone)));
+    let gone = gone.as_ref().or(workers).map_or(&[][..], |known| known.items.as_slice());
+    needs.extend(silent(visit, gone));
     needs.extend(unserved(visit, queues));
     needs.extend(broken(visit, &items(bridges)));
     needs.extend(stuck(&items(schedules)));
@@ -131,7 +136,7 @@ fn broken(visit: &PageVisit, bridges: &[BridgeJson]) -> impl Iterator<Item = Nee
     };
     bridges.iter().filter(shown).take(EACH).map(|one| Need {
         is_bad: one.state != BridgeState::Disconnected,
-        path: "/bridges".to_owned(),
+        path: format!("/bridges/{}", part(&one.name)),
         what: format!("The bridge {} is {}", short(&one.name, 60), one.state.as_str().replace('_', " ")),
         detail: html! {
             @if let Some(error) = &one.last_error { (short(error, 160)) ", " }
@@ -145,7 +150,7 @@ fn stuck(schedules: &[ScheduleJson]) -> impl Iterator<Item = Need> {
     let stuck = schedules.iter().filter_map(|one| Some((one, one.problem.as_deref()?)));
     stuck.take(EACH).map(|(one, problem)| Need {
         is_bad: true,
-        path: "/schedules".to_owned(),
+        path: format!("/schedules/{}", part(&one.name)),
         what: format!("The schedule {} could not submit its job", short(&one.name, 80)),
         detail: html! { (short(problem, 160)) },
         then: "Look",

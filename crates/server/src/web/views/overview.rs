@@ -9,6 +9,7 @@ use maud::{Markup, html};
 
 use super::causes::Causes;
 use super::needs;
+use super::workers::{known, slots};
 use crate::shape::{HandOffJson, Items, Readiness, Worker};
 use crate::web::call::PageProblem;
 use crate::web::chart::{ChartLine, chart, spark, stacked};
@@ -31,13 +32,13 @@ pub(in crate::web) async fn show(visit: PageVisit) -> Response {
 async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     let queues: Items<QueueView> = visit.calls.get("/api/v1/queues?limit=200").await?;
     let causes = Causes::read(visit).await?;
-    let workers: Option<Items<Worker>> = visit.calls.get_if_allowed("/api/v1/workers?limit=100").await?;
+    let workers = known(visit).await?;
     let rejects: Option<Items<RejectGroup>> =
-        visit.calls.get_if_allowed("/api/v1/reject-groups?limit=50").await?;
+        visit.calls.get_if_allowed("/api/v1/reject-groups?limit=200").await?;
     let handoffs: Option<Items<HandOffJson>> =
         visit.calls.get_if_allowed("/api/v1/handoffs?limit=100").await?;
     let ready = readiness(visit).await;
-    let needs = needs::all(visit, &queues.items, causes.as_ref(), ready.as_ref()).await?;
+    let needs = needs::all(visit, &queues.items, causes.as_ref(), ready.as_ref(), workers.as_ref()).await?;
     let history = visit.history();
     Ok(html! {
         (sentence(visit, &needs, &queues.items, history))
@@ -47,10 +48,10 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
             visit,
             &queues.items,
             causes.as_ref(),
-            rejects.map(|found| found.items).as_deref(),
+            rejects.as_ref(),
             handoffs.map(|found| found.items).as_deref(),
         ))
-        (machine(visit, workers.map(|found| found.items).as_deref(), ready.as_ref()))
+        (machine(visit, workers.as_ref(), ready.as_ref()))
     })
 }
 
@@ -112,9 +113,9 @@ fn charts(
 ) -> Markup {
     let (now, window) = (visit.now, history.window(visit.now));
     let sees = |name: &str| visit.caller.sees(name).is_some();
-    let throughput = history.ended(now, sees);
-    let wait = history.highest(now, sees, |counts| counts.oldest_wait_ms);
-    let wait = wait.into_iter().map(|point| point.map(|value| value / 1_000.0)).collect();
+    let throughput =
+        [("came", CLASSES[1], history.came(now, sees)), ("ended", CLASSES[0], history.ended(now, sees))];
+    let throughput = throughput.map(|(name, class, points)| ChartLine { name, class, points });
     let mut fullest: Vec<&QueueView> = queues.iter().collect();
     fullest.sort_by_key(|queue| std::cmp::Reverse(queue.pending + queue.running));
     let stored = |name: &str| visit.caller.queue(name).unwrap_or_else(|_| name.to_owned());
@@ -130,18 +131,8 @@ fn charts(
         .collect();
     html! {
         section.charts aria-label="The last hour" {
-            (chart(
-                ("chart-ended", "Ended"),
-                window,
-                &[ChartLine { name: "ended", class: "first", points: throughput }],
-                rate,
-            ))
-            (chart(
-                ("chart-wait", "Oldest wait"),
-                window,
-                &[ChartLine { name: "wait", class: "first", points: wait }],
-                seconds,
-            ))
+            (chart(("chart-ended", "Jobs"), window, &throughput, rate))
+            (chart(("chart-wait", "Wait for a worker"), window, &waits(visit, history), seconds))
             @if let Some(causes) = causes { (causes.chart(visit)) }
             (stacked(("chart-backlog", "Waiting by queue"), window, backlog, whole))
             @if let Some(since) = history.since() {
@@ -152,6 +143,19 @@ fn charts(
             }
         }
     }
+}
+
+/// How long jobs waited that were taken, and how long the oldest waits that was not. Where no job is taken, nothing is
+/// known of the former.
+fn waits(visit: &PageVisit, history: &CountHistory) -> [ChartLine<'static>; 3] {
+    let sees = |name: &str| visit.caller.sees(name).is_some();
+    let oldest = history.highest(visit.now, sees, |counts| counts.oldest_wait_ms);
+    let oldest = oldest.into_iter().map(|point| point.map(|value| value / 1_000.0)).collect();
+    [
+        ChartLine { name: "half within", class: CLASSES[0], points: history.waited(visit.now, sees, 50) },
+        ChartLine { name: "99 % within", class: CLASSES[1], points: history.waited(visit.now, sees, 99) },
+        ChartLine { name: "oldest now", class: CLASSES[2], points: oldest },
+    ]
 }
 
 /// The colours of lines, by their place.
@@ -175,7 +179,7 @@ fn channels(
     visit: &PageVisit,
     queues: &[QueueView],
     causes: Option<&Causes>,
-    rejects: Option<&[RejectGroup]>,
+    rejects: Option<&Items<RejectGroup>>,
     handoffs: Option<&[HandOffJson]>,
 ) -> Markup {
     let sees = |name: &str| visit.caller.sees(name).is_some();
@@ -196,22 +200,16 @@ fn channels(
                         } }
                 }
             }
-            @if let Some(groups) = rejects {
-                div {
-                    h2 { a href="/rejects" { "Rejected items" } }
-                    p.figure { (number(groups.iter().map(|group| group.items).sum())) }
-                    p {
-                        @if groups.is_empty() { "no job has left an item out" }
-                        @else { "of " (counted(groups.len() as u64, "cause")) }
-                        @if let Some(last) = groups.iter().map(|group| group.last_seen).max() {
-                            ", last seen " (when(visit.now, last))
-                        } }
-                }
-            }
+            @if let Some(rejects) = rejects { (rejected(visit, rejects)) }
             @if let Some(handoffs) = handoffs {
                 div {
                     h2 { a href="/handoffs" { "Hand-off backlog" } }
-                    p.figure { (number(handoffs.iter().map(|one| one.backlog).sum())) }
+                    p.figure {
+                        (number(handoffs.iter().map(|one| one.backlog).sum()))
+                        @if !handoffs.is_empty() {
+                            (spark(&history.to_hand_off(visit.now), "first", "Hand-off backlog, the last hour"))
+                        }
+                    }
                     p {
                         @if handoffs.is_empty() { "nothing is handed off to another Backstop" }
                         @else { "in " (counted(handoffs.len() as u64, "hand-off")) }
@@ -224,7 +222,33 @@ fn channels(
     }
 }
 
-fn machine(visit: &PageVisit, workers: Option<&[Worker]>, ready: Option<&Readiness>) -> Markup {
+/// Items that jobs have left out: how many, how that went, and since when.
+fn rejected(visit: &PageVisit, found: &Items<RejectGroup>) -> Markup {
+    let groups = &found.items;
+    let sees = |name: &str| visit.caller.sees(name).is_some();
+    let line = visit.history().rejected(visit.now, sees);
+    html! {
+        div {
+            h2 { a href="/rejects" { "Rejected items" } }
+            p.figure {
+                (number(groups.iter().map(|group| group.items).sum()))
+                @if !groups.is_empty() { (spark(&line, "first", "Rejected items, the last hour")) }
+            }
+            p {
+                @if groups.is_empty() { "no job has left an item out" }
+                @else { "of " (counted(groups.len() as u64, "cause")) }
+                @if found.next_cursor.is_some() { "; there are more causes than these" }
+                @if let Some(first) = groups.iter().map(|group| group.first_seen).min() {
+                    ", the oldest first seen " (when(visit.now, first))
+                }
+                @if let Some(last) = groups.iter().map(|group| group.last_seen).max() {
+                    ", last seen " (when(visit.now, last))
+                } }
+        }
+    }
+}
+
+fn machine(visit: &PageVisit, workers: Option<&Items<Worker>>, ready: Option<&Readiness>) -> Markup {
     html! {
         section.machine id="machine" aria-label="Workers and loops" data-live="machine" {
             @if let Some(workers) = workers { (shown_workers(visit, workers)) }
@@ -233,10 +257,13 @@ fn machine(visit: &PageVisit, workers: Option<&[Worker]>, ready: Option<&Readine
     }
 }
 
-fn shown_workers(visit: &PageVisit, workers: &[Worker]) -> Markup {
+fn shown_workers(visit: &PageVisit, known: &Items<Worker>) -> Markup {
+    let workers = &known.items;
     let live = workers.iter().filter(|one| one.live).count() as u64;
     html! {
-        h2 { a href="/workers" { (counted(live, "live worker")) } }
+        h2 {
+            a href="/workers" { (counted(live, "live worker")) @if known.next_cursor.is_some() { " and more" } }
+        }
         @if workers.is_empty() { p.lead { "No worker has made itself known. Jobs wait until one does." } }
         ul.strip {
             @for worker in workers.iter().take(WORKERS) {
@@ -244,7 +271,11 @@ fn shown_workers(visit: &PageVisit, workers: &[Worker]) -> Markup {
                     b { (short(&worker.name, 40)) }
                     @if let Some(version) = &worker.code_version { " " (short(version, 20)) }
                     " · "
-                    @if worker.live { (number(worker.running.unwrap_or(0))) " running" }
+                    @if worker.live {
+                        (number(worker.running.unwrap_or(0)))
+                        @if let Some(slots) = slots(worker) { " of " (number(slots)) }
+                        " running"
+                    }
                     @else { "silent since " (when(visit.now, worker.expires_at)) }
                 }
             }

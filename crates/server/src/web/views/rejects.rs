@@ -1,5 +1,6 @@
-//! Rejected items: by cause, and the items of one cause.
+//! Rejected items: by cause, and the items of one cause, to look at or to take along.
 
+use axum::body::Bytes;
 use axum::extract::Path;
 use axum::response::Response;
 use backstop_core::reject::{RejectGroup, RejectView};
@@ -7,10 +8,12 @@ use maud::{Markup, html};
 
 use super::incidents::message;
 use crate::shape::Items;
+use crate::web::act::check;
+use crate::web::actions::PageFields;
 use crate::web::call::PageProblem;
 use crate::web::frame::{PagePlace, empty, heading, no_rows, pages};
-use crate::web::visit::{PageVisit, part};
-use crate::web::words::{number, short, short_id, when};
+use crate::web::visit::{PageVisit, as_file, part};
+use crate::web::words::{counted, number, short, short_id, when};
 
 pub(in crate::web) async fn list(visit: PageVisit) -> Response {
     let body = groups(&visit).await;
@@ -24,7 +27,9 @@ async fn groups(visit: &PageVisit) -> Result<Markup, PageProblem> {
         (heading(
             "Rejected items",
             &html! { "Items that a job could not take, while the job itself went on." },
-            &html! {},
+            &html! {
+                @if !found.items.is_empty() { (take_along(visit, "/rejects/export", "The items of every cause")) }
+            },
         ))
         @if found.items.is_empty() { (no_rows("rejects", "No items have been rejected.")) }
         @else { div.wide tabindex="0" { table {
@@ -55,9 +60,18 @@ pub(in crate::web) async fn show(visit: PageVisit, Path(fingerprint): Path<Strin
 async fn items(visit: &PageVisit, fingerprint: &str) -> Result<Markup, PageProblem> {
     let path = visit.path("/api/v1/rejects", &["cursor"], &[("fingerprint", fingerprint), ("limit", "50")]);
     let found: Items<RejectView> = visit.calls.get(&path).await?;
+    let groups = visit.path("/api/v1/reject-groups", &[], &[("fingerprint", fingerprint)]);
+    let group: Option<Items<RejectGroup>> = visit.calls.get_if_allowed(&groups).await?;
+    let group = group.and_then(|found| found.items.into_iter().next());
     let title = found.items.first().map_or_else(|| "Rejected items".to_owned(), |one| short(&one.error, 200));
+    let lead = html! {
+        @if let Some(group) = &group { (story(visit, group)) ". " }
+        a href="/rejects" { "All causes" }
+    };
+    let action = format!("/rejects/{}/export", part(fingerprint));
+    let count = group.as_ref().map_or_else(|| "All items".to_owned(), |group| counted(group.stored, "item"));
     Ok(html! {
-        (heading(&title, &html! { a href="/rejects" { "All causes" } }, &html! {}))
+        (heading(&title, &lead, &take_along(visit, &action, &format!("{count} of this cause"))))
         @if found.items.is_empty() { (empty("No item of this cause is kept.")) }
         @for one in &found.items {
             article.sample {
@@ -77,4 +91,55 @@ async fn items(visit: &PageVisit, fingerprint: &str) -> Result<Markup, PageProbl
         }
         (pages(visit, &format!("/rejects/{}", part(fingerprint)), &[], found.next_cursor.as_deref()))
     })
+}
+
+/// How many, of what, since when.
+fn story(visit: &PageVisit, group: &RejectGroup) -> Markup {
+    html! {
+        (counted(group.items, "item")) " of " code { (short(&group.kind, 60)) } " on " (short(&group.queue, 60))
+        ", " (number(group.stored)) " of them kept; first " (when(visit.now, group.first_seen)) ", last "
+        (when(visit.now, group.last_seen))
+    }
+}
+
+/// Items as a file, for whoever mends them elsewhere.
+fn take_along(visit: &PageVisit, action: &str, what: &str) -> Markup {
+    html! {
+        @if visit.allows("GET /api/v1/rejects/export") {
+            details.confirm {
+                summary { "Export…" }
+                form.act action=(action) method="post" {
+                    input type="hidden" name="proof" value=(visit.proof());
+                    p { (what) ", one JSON document a line, in the clear. The audit log says who took them." }
+                    button.sure { "Export" }
+                }
+            }
+        }
+    }
+}
+
+/// The items of one cause as a file, in the clear, which is written into the audit log.
+pub(in crate::web) async fn export(
+    visit: PageVisit,
+    Path(fingerprint): Path<String>,
+    form: Bytes,
+) -> Response {
+    let path = visit.path("/api/v1/rejects/export", &[], &[("fingerprint", &fingerprint)]);
+    file(&visit, &form, &path).await
+}
+
+/// The items of every cause, likewise.
+pub(in crate::web) async fn export_all(visit: PageVisit, form: Bytes) -> Response {
+    file(&visit, &form, "/api/v1/rejects/export").await
+}
+
+async fn file(visit: &PageVisit, form: &Bytes, path: &str) -> Response {
+    let file = async {
+        check(visit, &PageFields::read(form))?;
+        visit.calls.file(path).await
+    };
+    match file.await {
+        Ok(file) => as_file(file, "attachment; filename=\"rejects.ndjson\""),
+        Err(problem) => visit.refuse(PagePlace::Rejects, &problem),
+    }
 }

@@ -44,7 +44,8 @@ async fn body(visit: &PageVisit, tried: Option<(&str, &RuleRehearsal)>) -> Resul
         (heading(
             "Rules",
             &html! {
-                "What people have decided about failures; a rule goes before what code says."
+                "What people have decided about failures; a rule goes before what code says. How many retries a kind "
+                "may have is up to its " a href="/retry-budgets" { "retry budget" } "."
             },
             &html! {},
         ))

@@ -11,8 +11,12 @@ use crate::web::actions::{
 use crate::web::call::PageProblem;
 use crate::web::form;
 use crate::web::frame::{PagePlace, heading, no_rows, pages};
-use crate::web::visit::PageVisit;
-use crate::web::words::{mark, none, short, span_ms, when};
+use crate::web::visit::{PageVisit, part};
+use crate::web::words::{counted, mark, none, short, span_ms, when};
+
+/// What stands where no schedule is.
+const NO_SCHEDULES: &str =
+    "No schedules yet. [schedules.NAME] in backstop.toml adds one; so do programs and the API.";
 
 pub(in crate::web) async fn list(visit: PageVisit) -> Response {
     let body = body(&visit).await;
@@ -24,7 +28,7 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
         visit.calls.get(&visit.path("/api/v1/schedules", &["cursor"], &[("limit", "100")])).await?;
     Ok(html! {
         (heading("Schedules", &html! { "Jobs that are submitted by the clock." }, &html! {}))
-        @if found.items.is_empty() { (no_rows("schedules", "No schedules yet.")) }
+        @if found.items.is_empty() { (no_rows("schedules", NO_SCHEDULES)) }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {
@@ -38,22 +42,28 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     })
 }
 
+/// When it fires.
+pub(super) fn rhythm(one: &ScheduleJson) -> Markup {
+    html! {
+        @if let Some(cron) = &one.cron { code { (short(cron, 60)) } }
+        @else if let Some(every) = one.every_ms { "every " (span_ms(every)) }
+        @if let Some(zone) = &one.time_zone { " " span.dim { (short(zone, 40)) } }
+    }
+}
+
 fn row(visit: &PageVisit, one: &ScheduleJson) -> Markup {
-    let at = [("name", one.name.as_str())];
     html! {
         tr data-key=(one.name) {
-            td { b { (short(&one.name, 80)) } }
-            td {
-                @if let Some(cron) = &one.cron { code { (short(cron, 60)) } }
-                @else if let Some(every) = one.every_ms { "every " (span_ms(every)) }
-                @if let Some(zone) = &one.time_zone { " " span.dim { (short(zone, 40)) } } }
+            td { a href={ "/schedules/" (part(&one.name)) } { b { (short(&one.name, 80)) } } }
+            td { (rhythm(one)) }
             td { code { (short(&one.kind, 60)) } " on " (short(&one.queue, 40)) }
             td { @if let Some(next) = one.next.first() { (when(visit.now, *next)) } @else { (none()) } }
             td { (fires(visit.now, &one.next)) }
             td {
                 @if let Some(last) = &one.last { a href={ "/jobs/" (last.job) } { (when(visit.now, last.fire_time)) } }
                 @else { (none()) }
-                @if let Some(problem) = &one.problem { " " span.bad { (short(problem, 120)) } } }
+                @if let Some(problem) = &one.problem { " " span.bad { (short(problem, 120)) } }
+                (missed(visit, one)) }
             td {
                 @if one.paused {
                     (mark("paused", "paused"))
@@ -62,25 +72,50 @@ fn row(visit: &PageVisit, one: &ScheduleJson) -> Markup {
                     (mark("on", "quiet"))
                 }
             }
-            td.acts {
-                (hold(visit, one))
-                (visit.confirmed(
-                    &SCHEDULE_RUN,
-                    &at,
-                    "Run now",
-                    "One job of it is submitted at once; its rhythm stays as it is.",
-                    &html! {},
-                ))
-                (backfill(visit, one))
-                @if one.owner == ScheduleOwnerKind::Api {
-                    (visit.confirmed(
-                        &SCHEDULE_DELETE,
-                        &at,
-                        "Remove",
-                        "It is gone for good and fires no more. Jobs that it has submitted stay.",
-                        &html! {},
-                    ))
-                }
+            td.acts { (actions(visit, one)) }
+        }
+    }
+}
+
+/// What can be done with a schedule.
+pub(super) fn actions(visit: &PageVisit, one: &ScheduleJson) -> Markup {
+    let at = [("name", one.name.as_str())];
+    html! {
+        (hold(visit, one))
+        (visit.confirmed(
+            &SCHEDULE_RUN,
+            &at,
+            "Run now",
+            "One job of it is submitted at once; its rhythm stays as it is.",
+            &html! {},
+        ))
+        (backfill(visit, one))
+        @if one.owner == ScheduleOwnerKind::Api {
+            (visit.confirmed(
+                &SCHEDULE_DELETE,
+                &at,
+                "Remove",
+                "It is gone for good and fires no more. Jobs that it has submitted stay.",
+                &html! {},
+            ))
+        }
+    }
+}
+
+/// Fires that wait or were passed over, and what becomes of such by its settings.
+pub(super) fn missed(visit: &PageVisit, one: &ScheduleJson) -> Markup {
+    let settings = format!(
+        "Missed fires: {}. While the last job has not ended: {}.",
+        one.misfire.to_string().replace('_', " "),
+        one.overlap.as_str()
+    );
+    html! {
+        @if one.queued > 0 { div.dim title=(settings) { (counted(one.queued, "fire")) " waiting" } }
+        @if let Some(passed) = &one.passed {
+            @let reason = serde_json::to_value(passed.reason).unwrap_or_default();
+            div.dim title=(settings) {
+                "passed over: " (when(visit.now, passed.fire_time)) ", "
+                (reason.as_str().unwrap_or_default().replace('_', " "))
             }
         }
     }

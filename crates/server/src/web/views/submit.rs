@@ -20,6 +20,16 @@ pub(in crate::web) async fn show(visit: PageVisit) -> Response {
         (form::text("business_key", "Business key", "", "none"))
         (form::text("ordering_key", "Ordering key", "", "none"))
         (form::text("tags", "Tags, between commas", "", "none"))
+        details {
+            summary { "More" }
+            (form::json("params", "Parameters, as JSON", ""))
+            (form::text("run_at", "No earlier than", "", "such as 2026-01-31T08:00:00Z"))
+            (form::text("expires_at", "No later than", "", "any time"))
+            (form::whole_if("timeout_ms", "One run takes at most, in milliseconds", 1, 31_622_400_000))
+            (form::text("limit_key", "Limit key", "", "none"))
+            (form::text("single_instance", "One at a time by the name", "", "none"))
+            (form::text("correlation_id", "Correlation id", "", "none"))
+        }
     };
     let form = visit.form(&JOB_SUBMIT, &[], &fields, "Submit");
     let body = html! {

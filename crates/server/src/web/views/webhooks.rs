@@ -6,7 +6,8 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde_json::json;
 
-use crate::shape::{Items, WebhookMade, WebhookView};
+use super::deliveries::deliveries;
+use crate::shape::{Items, WebhookMade, WebhookStanding, WebhookView};
 use crate::web::act::check;
 use crate::web::actions::{PageFields, WEBHOOK_DELETE};
 use crate::web::call::PageProblem;
@@ -63,6 +64,15 @@ fn new(visit: &PageVisit) -> Markup {
     }
 }
 
+/// What waits before it becomes a delivery, and what never will.
+fn waiting(standing: &WebhookStanding) -> Markup {
+    html! {
+        (standing.backlog)
+        @if standing.refused > 0 { ", " (standing.refused) " refused" }
+        @if let Some(error) = &standing.last_error { ": " (short(error, 120)) }
+    }
+}
+
 async fn body(visit: &PageVisit, secret: Option<&str>) -> Result<Markup, PageProblem> {
     let found: Items<WebhookView> =
         visit.calls.get(&visit.path("/api/v1/webhooks", &["cursor"], &[("limit", "100")])).await?;
@@ -80,11 +90,18 @@ async fn body(visit: &PageVisit, secret: Option<&str>) -> Result<Markup, PagePro
         (new(visit))
         @if found.items.is_empty() { (no_rows("webhooks", "No webhooks yet.")) }
         @else { div.wide tabindex="0" { table {
-            thead { tr { th { "Address" } th { "Events" } th { "Queues" } th { "Made" } th { "Change" } } }
+            thead {
+                tr {
+                    th { "Address" } th { "Events" } th { "Queues" } th { "Tenant" } th { "Waiting" } th { "Made" }
+                    th { "Change" }
+                }
+            }
             tbody data-rows="webhooks" { @for one in &found.items {
                 tr data-key=(one.id) {
                     td.what { code { (short(&one.address, 120)) } }
                     td { (words(&one.events)) } td { (words(&one.queues)) }
+                    td { @if let Some(tenant) = &one.tenant { (short(tenant, 40)) } @else { "all" } }
+                    td { (waiting(&one.standing)) }
                     td { (when(visit.now, one.created_at)) " by " (short(&one.created_by, 40)) }
                     td {
                         (visit.confirmed(
@@ -99,5 +116,6 @@ async fn body(visit: &PageVisit, secret: Option<&str>) -> Result<Markup, PagePro
             } }
         } } }
         (pages(visit, "/webhooks", &[], found.next_cursor.as_deref()))
+        (deliveries(visit, &found.items).await?)
     })
 }

@@ -42,12 +42,26 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     })
 }
 
+/// Workers, the live ones first, as many as one page of the API has; none for somebody who may not see them. Whatever
+/// shows workers beside other things asks with this, so that a look asks once: stores read what each worker holds.
+pub(super) async fn known(visit: &PageVisit) -> Result<Option<Items<Worker>>, PageProblem> {
+    visit.calls.get_if_allowed("/api/v1/workers?limit=1000").await
+}
+
+/// How many jobs a worker runs at once at most, where it says so.
+pub(super) fn slots(one: &Worker) -> Option<u64> {
+    (!one.slots.is_empty()).then(|| one.slots.values().sum())
+}
+
 fn row(visit: &PageVisit, one: &Worker) -> Markup {
     let is_orphan = !one.live && one.running.unwrap_or(0) > 0;
     html! {
         tr data-key=(one.id) {
             td { b { (short(&one.name, 60)) } " " code.dim { (short_id(&one.id.to_string())) } }
-            td { @if one.paused.is_some() { (mark("pausing", "paused")) } @else if one.live { (mark("live", "quiet")) }
+            td { @if let Some(paused) = &one.paused {
+                    (mark("pausing", "paused")) " until " (when(visit.now, paused.until)) ": " (paused.why)
+                }
+                @else if one.live { (mark("live", "quiet")) }
                 @else {
                     (mark("silent", if is_orphan { "failed" } else { "quiet" })) " since "
                     (when(visit.now, one.expires_at))
@@ -58,7 +72,10 @@ fn row(visit: &PageVisit, one: &Worker) -> Markup {
                 title=(short(&one.kinds.iter().map(|kind| kind.kind.as_str()).collect::<Vec<_>>().join(", "), 600)) {
                 (number(one.kinds.len() as u64))
             }
-            td.n { @if let Some(running) = one.running { (number(running)) } @else { (none()) } }
+            td.n {
+                @if let Some(running) = one.running { (number(running)) } @else { (none()) }
+                @if let Some(slots) = slots(one) { " of " (number(slots)) }
+            }
             td {
                 @if one.dependencies.is_empty() { (none()) }
                 @for need in &one.dependencies {

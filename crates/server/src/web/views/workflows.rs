@@ -21,7 +21,12 @@ async fn body(visit: &PageVisit) -> Result<Markup, PageProblem> {
     Ok(html! {
         (heading("Workflows", &html! { "Jobs that follow each other, as graphs." }, &html! {}))
         (filters(visit, "/workflows"))
-        @if found.items.is_empty() { (no_rows("workflows", "No workflows yet.")) }
+        @if found.items.is_empty() {
+            (no_rows("workflows", match visit.uri.query() {
+                Some(_) => "No workflow is like that.",
+                None => "No workflows yet. A program or the API submits them, as a graph of jobs.",
+            }))
+        }
         @else { div.wide tabindex="0" { table {
             thead {
                 tr {

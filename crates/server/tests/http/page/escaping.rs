@@ -7,7 +7,7 @@ use super::{Visitor, dead_letter, stage, whole_token};
 use crate::access::stage::Stage;
 
 /// What would run, were it not escaped; each says in which place it would.
-const HOSTILE: [&str; 8] = [
+pub(super) const HOSTILE: [&str; 8] = [
     "<script>run()</script>",
     "\"><img src=x onerror=run()>",
     "' onmouseover='run()",
@@ -19,7 +19,7 @@ const HOSTILE: [&str; 8] = [
 ];
 
 /// What a page must not have but for its own one script.
-fn is_clean(page: &str) -> Result<(), String> {
+pub(super) fn is_clean(page: &str) -> Result<(), String> {
     let lower = page.to_lowercase();
     let own = lower.matches("<script src=\"/page/").count();
     let found = |what: &str| lower.matches(what).count();
@@ -110,7 +110,7 @@ async fn views(stage: &Stage, all: &str) -> Vec<String> {
 }
 
 /// The views without parameters.
-const VIEWS: [&str; 23] = [
+pub(super) const VIEWS: [&str; 23] = [
     "/",
     "/incidents",
     "/redrives",

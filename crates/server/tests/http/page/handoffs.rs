@@ -20,6 +20,10 @@ async fn a_stopped_hand_off_needs_somebody_and_is_let_go_on() {
     let page = visitor.get("/handoffs").await.text;
     assert!(page.contains("https://warehouse.example") && page.contains("handoff.retry"), "{page}");
     assert!(!page.contains("<script>run()"), "{page}");
+    assert!(
+        page.contains("handoff.delete") && page.contains("are never handed over"),
+        "nobody publishes: {page}"
+    );
     assert_eq!(visitor.act("handoff.retry", &[("at.name", "paid")]).await.status, 303);
     assert!(!visitor.get("/handoffs").await.text.contains("handoff.retry"), "there is nothing to let go on");
 }

@@ -1,19 +1,25 @@
 //! The page as people and browsers meet it: who is let in, what is shown to whom, and what a form can do.
 
+mod archive;
 mod bridges;
 mod changes;
 mod escaping;
 mod find;
 mod handoffs;
+mod happened;
+mod hostile_names;
 mod incidents;
 mod live;
+mod machine;
 mod outage;
 mod overview;
 mod parked;
 mod plans;
+mod rejects;
 mod resume;
 mod rights;
 mod sessions;
+mod settings;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
