@@ -117,9 +117,10 @@ impl Layer for JournalLayer {
             let ids: Vec<JobId> = amend.jobs.iter().map(|job| job.spec.id).collect();
             self.journal.write_all(amend.jobs.iter().map(|job| JournalEntry::Trying(TriedSubmit::from(job))));
             let amended = self.heard(self.below.amend(amend).await)?;
-            if let Amended::Done { .. } = amended {
-                let acked = |job: &JobId| JournalEntry::Acked { job: *job, answer: *job };
-                self.journal.write_all(ids.iter().map(acked));
+            if let Amended::Done { submitted, .. } = &amended {
+                let acked = ids.iter().zip(submitted);
+                let acked = acked.map(|(job, answer)| JournalEntry::Acked { job: *job, answer: answer.id });
+                self.journal.write_all(acked);
             }
             Ok(amended)
         })

@@ -10,7 +10,7 @@ use backstop::{JobId, StepError};
 use serde_json::{Value, json};
 
 use crate::journal::{Journal, JournalEntry};
-use crate::remote::{RemoteRun, run_number};
+use crate::remote::{RemoteEffectAnswer, RemoteRun};
 
 /// The name of its effect.
 pub const EFFECT: &str = "send";
@@ -136,17 +136,18 @@ impl EffectStepsJob {
     fn send_remotely(&self, run: &RemoteRun<'_>) -> io::Result<u32> {
         let policy = if self.verifies() { "verify" } else { "retry_safe" };
         let key = run.job.to_string();
-        let begun = json!({ "index": 1, "name": EFFECT, "key": key, "policy": policy });
-        let answer = run.post("/api/v1/work/effect", begun)?;
-        let happened = match (answer["state"].as_str(), run_number(&answer["result"])) {
-            (Some("done"), Some(sent)) => return Ok(sent),
-            (Some("verify"), _) => self.ask_remotely(run),
-            (Some("run"), _) => false,
-            _ => {
-                let what = format!("/api/v1/work/effect: it is answered {answer}");
-                run.journal.write(JournalEntry::Broken(what.clone()));
-                return Err(io::Error::other(what));
+        let mut begun = json!({ "index": 1, "name": EFFECT, "key": key, "policy": policy });
+        let happened = match run.begin(&begun)? {
+            RemoteEffectAnswer::Done(sent) => return Ok(sent),
+            RemoteEffectAnswer::Verify => {
+                let happened = self.ask_remotely(run);
+                if !happened {
+                    begun["not_seen"] = true.into();
+                    run.post("/api/v1/work/effect", begun)?;
+                }
+                happened
             }
+            RemoteEffectAnswer::Run => false,
         };
         if !happened {
             run.called(EFFECT);

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use backstop::Backstop;
 
 use crate::checker::{self, CampaignReport};
-use crate::group::all_ended;
+use crate::group::{PATIENCE, all_ended};
 use crate::node::{Node, NodeStart};
 
 /// Says where a server listens. A reader sees all of it or nothing.
@@ -20,7 +21,7 @@ pub fn announce(folder: &Path, slot: &str, address: SocketAddr) -> std::io::Resu
 }
 
 /// Takes back what a server said that is about to be killed: its port may be another campaign's soon.
-fn retract(folder: &Path, slot: usize) {
+pub fn retract(folder: &Path, slot: usize) {
     let _ = std::fs::remove_file(folder.join(format!("server-{slot}")));
 }
 
@@ -31,6 +32,31 @@ pub fn announced(folder: &Path) -> Vec<SocketAddr> {
     let servers = files.filter(|file| file.file_name().to_string_lossy().starts_with("server-"));
     let text = servers.filter_map(|file| std::fs::read_to_string(file.path()).ok());
     text.filter_map(|text| text.parse().ok()).collect()
+}
+
+/// Starts two servers, and returns when both can be found.
+///
+/// # Panics
+/// When they do not come up.
+pub async fn serve_twice(start: NodeStart<'_>) -> [Node; 2] {
+    serve_twice_with(start, [&[], &[]]).await
+}
+
+/// The same with variables of the environment for each.
+///
+/// # Panics
+/// When they do not come up.
+pub async fn serve_twice_with(start: NodeStart<'_>, variables: [&[(&str, &str)]; 2]) -> [Node; 2] {
+    let slots = ["0", "1"];
+    let servers = std::array::from_fn(|slot| {
+        start.go_with(&[variables[slot], &[("CHAOS_SLOT", slots[slot])]].concat())
+    });
+    let began = Instant::now();
+    while announced(start.folder).len() < slots.len() {
+        assert!(began.elapsed() < PATIENCE, "the servers do not come up; see node.log");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    servers
 }
 
 /// The processes of such a campaign.
@@ -78,6 +104,11 @@ impl<'a> ServersAndWorkers<'a> {
             self.servers[victim].kill();
             self.servers[victim] = self.serve(victim);
         }
+    }
+
+    /// True while every process runs.
+    pub fn all_alive(&mut self) -> bool {
+        self.servers.iter_mut().chain(&mut self.workers).all(Node::is_alive)
     }
 
     /// Kills all; fresh servers and workers of the same shape finish what is left. Then reads the journals and the

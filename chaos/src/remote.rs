@@ -20,16 +20,26 @@ use crate::journal::{Journal, JournalEntry};
 use crate::outside::EffectStepsJob;
 use crate::partner::CallingJob;
 use crate::processes;
+use crate::steps::SteppingJob;
 use crate::work::CampaignJob;
 
-pub(crate) use run::{RemoteRun, run_number};
+pub(crate) use run::{RemoteEffectAnswer, RemoteRun};
 
 /// Jobs that one claim takes at most.
 const LIMIT: u64 = 4;
 
 /// What it runs: all that a campaign submits and that needs no handler of a program.
-const KINDS: [&str; 8] =
-    ["toil", "errand", "outside", "calling", "join", "redriven", "predicate:odd", "predicate:large"];
+const KINDS: [&str; 9] = [
+    "toil",
+    "stepping",
+    "errand",
+    "outside",
+    "calling",
+    "join",
+    "redriven",
+    "predicate:odd",
+    "predicate:large",
+];
 
 /// How long a claim waits for work.
 const WAIT_MS: u64 = 300;
@@ -101,6 +111,7 @@ fn run(folder: &Path, journal: &Journal, job: &Value) -> Option<Value> {
     let ask = |path: &str, body: &Value| ask(folder, journal, path, body);
     let remote_run = RemoteRun { claimed: job, job: lease.job, run, journal, ask: &ask };
     let outcome = match job["kind"].as_str()? {
+        "stepping" => SteppingJob::remotely(&remote_run).ok()?,
         "errand" => SignalJob::remotely(&remote_run).ok()?,
         "outside" => EffectStepsJob::remotely(&remote_run).ok()?,
         "calling" => CallingJob::remotely(&job["payload"])?,

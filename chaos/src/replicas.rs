@@ -29,8 +29,8 @@ impl Replicas {
     /// When a server does not come up.
     pub fn start(name: &str) -> Result<Self, TestbedError> {
         let folder = CampaignFolder::new(name);
-        let primary = Postgres::start(DatabaseSettings::new(folder.join("server-0")).durable())?;
-        let standby = primary.standby(folder.join("server-1"))?;
+        let primary = Postgres::start(DatabaseSettings::new(folder.join("database-0")).durable())?;
+        let standby = primary.standby(folder.join("database-1"))?;
         primary.make_synchronous()?;
         let proxy = Proxy::start(loopback(&primary))?;
         Ok(Self { primary, standby, proxy, generation: 1, folder })
@@ -65,7 +65,7 @@ impl Replicas {
     /// When it cannot be made.
     pub fn restore(&mut self) -> Result<(), TestbedError> {
         self.generation += 1;
-        let next = self.standby.standby(self.folder.join(&format!("server-{}", self.generation)))?;
+        let next = self.standby.standby(self.folder.join(&format!("database-{}", self.generation)))?;
         self.primary = std::mem::replace(&mut self.standby, next);
         self.primary.make_synchronous()
     }

@@ -56,6 +56,12 @@ pub async fn meet_runs(submitter: &Backstop) -> u64 {
 /// Remote workers that are killed for each server.
 const PER_SERVER: usize = 4;
 
+/// The lease of programs, where the campaign says nothing else.
+const LEASE_MS: u64 = 500;
+
+/// The shortest lease that a remote worker may ask for.
+const REMOTE_LEASE_MS: u64 = 1_000;
+
 /// The processes of a campaign that has submitted its jobs itself.
 #[derive(Debug)]
 pub enum CampaignNodes<'a> {
@@ -69,31 +75,43 @@ impl<'a> CampaignNodes<'a> {
     /// Starts them.
     #[must_use]
     pub fn start(shape: CampaignShape, location: &'a StoreLocation, program: &'a str) -> Self {
-        Self::start_as(shape, location, program, ["work", "serve"])
+        Self::start_with(shape, location.node(program, LEASE_MS))
+    }
+
+    /// Starts them as this says, save for what they do.
+    #[must_use]
+    pub fn start_with(shape: CampaignShape, start: NodeStart<'a>) -> Self {
+        Self::start_as(shape, start, ["work", "serve"])
+    }
+
+    /// Starts processes with clients that submit all the time.
+    #[must_use]
+    pub fn submitting(shape: CampaignShape, start: NodeStart<'a>) -> Self {
+        Self::start_as(shape, start, ["work-and-submit", "serve-and-submit"])
     }
 
     /// Starts processes whose clients submit more than the queue has room for.
     #[must_use]
     pub fn crowd(shape: CampaignShape, location: &'a StoreLocation, program: &'a str) -> Self {
-        Self::start_as(shape, location, program, ["work-and-crowd", "serve-and-crowd"])
+        Self::start_as(shape, location.node(program, LEASE_MS), ["work-and-crowd", "serve-and-crowd"])
     }
 
-    fn start_as(
-        shape: CampaignShape,
-        location: &'a StoreLocation,
-        program: &'a str,
-        [work, serve]: [&'a str; 2],
-    ) -> Self {
+    fn start_as(shape: CampaignShape, start: NodeStart<'a>, [work, serve]: [&'a str; 2]) -> Self {
         match shape {
-            CampaignShape::Workers => {
-                let start = NodeStart { mode: work, ..location.node(program, 500) };
-                Self::Workers(NodeGroup::start(start, 3))
-            }
+            CampaignShape::Workers => Self::Workers(NodeGroup::start(NodeStart { mode: work, ..start }, 3)),
             CampaignShape::RemoteWorkers => {
-                // The shortest lease that a remote worker may ask for.
-                let start = NodeStart { mode: serve, ..location.node(program, 1_000) };
+                let lease_ms = start.lease_ms.max(REMOTE_LEASE_MS);
+                let start = NodeStart { mode: serve, lease_ms, ..start };
                 Self::RemoteWorkers(ServersAndWorkers::open(start, 2, 4, PER_SERVER))
             }
+        }
+    }
+
+    /// True while every process runs.
+    pub fn all_alive(&mut self) -> bool {
+        match self {
+            Self::Workers(group) => group.all_alive(),
+            Self::RemoteWorkers(processes) => processes.all_alive(),
         }
     }
 

@@ -1,12 +1,16 @@
-//! The job with durable steps that the processes of a campaign run.
+//! The job with durable steps that the processes of a campaign run. Programs run it as a handler, remote workers by the
+//! verbs of the HTTP API.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::{JobId, StepError};
+use serde_json::{Value, json};
 
 use crate::journal::{Journal, JournalEntry};
+use crate::remote::{RemoteEffectAnswer, RemoteRun};
 
 /// Its steps, in order; the last one is an effect.
 pub const NAMES: [&str; 5] = ["fetch", "left", "right", "render", "send"];
@@ -72,8 +76,51 @@ impl SteppingJob {
         Ok(run)
     }
 
+    /// How long it takes to do anything.
+    const fn takes(&self) -> Duration {
+        Duration::from_millis(self.number % 8)
+    }
+
     async fn work(&self) {
-        tokio::time::sleep(Duration::from_millis(self.number % 8)).await;
+        tokio::time::sleep(self.takes()).await;
+    }
+}
+
+/// The same in a remote worker, one step after the other. It tells their order, as a client of the API may.
+impl SteppingJob {
+    /// Does what the handler does; answers the outcome.
+    ///
+    /// # Errors
+    /// When no server takes what it says: the run is given up.
+    pub(crate) fn remotely(run: &RemoteRun<'_>) -> io::Result<Value> {
+        let job: Self = serde_json::from_value(run.claimed["payload"].clone())?;
+        let [fetch, left, right, render, send] = NAMES;
+        let fetched = run.step(Some(0), fetch, job.takes())?;
+        if job.number.is_multiple_of(5) && run.claimed["attempt"] == 0 {
+            let message = "it fails after its first step";
+            return Ok(json!({ "type": "failed", "class": "error", "message": message }));
+        }
+        std::thread::sleep(job.takes());
+        let left = run.step(Some(1), left, job.takes())?;
+        let right = run.step(Some(2), right, job.takes())?;
+        let rendered = run.step(Some(3), render, job.takes())?;
+        let sent = job.send_remotely(run, send)?;
+        std::thread::sleep(job.takes());
+        Ok(json!({ "type": "succeeded", "result": [fetched, left, right, rendered, sent] }))
+    }
+
+    fn send_remotely(&self, run: &RemoteRun<'_>, send: &str) -> io::Result<u32> {
+        let key = format!("stepping-{}", run.job);
+        let begun = json!({ "index": 4, "name": send, "key": key, "policy": "retry_safe" });
+        let sent = if let RemoteEffectAnswer::Done(sent) = run.begin(&begun)? {
+            sent
+        } else {
+            run.called(send);
+            std::thread::sleep(self.takes());
+            run.store(Some(4), send)?
+        };
+        run.given(send, sent);
+        Ok(sent)
     }
 }
 

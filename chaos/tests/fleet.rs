@@ -1,5 +1,6 @@
 //! Processes whose failures are compared (H8): one that fails far more often than the others stops itself and says why,
-//! and nobody stops where all fail alike. On every store at once: they mostly wait for each other's figures.
+//! and nobody stops where all fail alike. The same of remote workers, which either of two servers may judge. On every
+//! store at once: they mostly wait for each other's figures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,6 +10,8 @@ use backstop::{JobHandle, State};
 use backstop_chaos::fleet::{BROKEN, FleetJob, QUEUE};
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::{Node, NodeStart};
+use backstop_chaos::processes::serve_twice;
+use backstop_chaos::shape::CampaignShape::{self, RemoteWorkers, Workers};
 use backstop_core::health::WorkerReport;
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
@@ -18,9 +21,39 @@ const JOBS: usize = 40;
 /// Longer than anything here takes on a busy machine: workers compare themselves every ten seconds.
 const PATIENCE: Duration = Duration::from_secs(240);
 
+/// A server may go for so long by what it has read of a worker that another one judges.
+const READ: Duration = Duration::from_secs(3);
+
+/// The processes of a campaign.
+struct Fleet {
+    workers: Vec<Node>,
+    servers: Vec<Node>,
+}
+
+impl Fleet {
+    /// Programs stop when they are asked to; remote workers are killed, and their servers stop.
+    fn stop(mut self, what: &str) {
+        let workers = std::mem::take(&mut self.workers);
+        let asked = if self.servers.is_empty() {
+            workers
+        } else {
+            drop(workers);
+            self.servers
+        };
+        for node in asked {
+            assert!(node.stop(), "{what}: it stops cleanly");
+        }
+    }
+}
+
 /// Starts a process for each name, of which these are broken.
-fn start(location: &StoreLocation, broken: &[&str]) -> Vec<Node> {
-    let start = NodeStart { mode: "fleet", ..location.node(NODE, 30_000) };
+async fn start(location: &StoreLocation, shape: CampaignShape, broken: &[&str]) -> Fleet {
+    let mode = if shape == Workers { "fleet" } else { "remote-fleet" };
+    let start = NodeStart { mode, ..location.node(NODE, 30_000) };
+    let servers = match shape {
+        Workers => Vec::new(),
+        RemoteWorkers => serve_twice(NodeStart { mode: "serve", ..start }).await.into(),
+    };
     let node = |name: &&str| {
         let mut variables = vec![(QUEUE, *name)];
         if broken.contains(name) {
@@ -28,7 +61,7 @@ fn start(location: &StoreLocation, broken: &[&str]) -> Vec<Node> {
         }
         start.go_with(&variables)
     };
-    NAMES.iter().map(node).collect()
+    Fleet { workers: NAMES.iter().map(node).collect(), servers }
 }
 
 /// Submits one job to the queue of each.
@@ -70,14 +103,14 @@ fn runs(report: &WorkerReport) -> u64 {
 }
 
 /// One of three is broken: it stops, says why, and its jobs wait for it or for another worker; the others go on.
-async fn one_is_broken(kind: StoreKind) {
+async fn one_is_broken(kind: StoreKind, shape: CampaignShape) {
     let location = StoreLocation::new(kind, "fleet");
     let engine = location.open().await;
-    let nodes = start(&location, &["two"]);
+    let fleet = start(&location, shape, &["two"]).await;
     for _ in 0..JOBS {
         submit(&engine).await;
     }
-    let what = format!("{kind}, one is broken");
+    let what = format!("{kind}, {shape}, one is broken");
     let reports = told(&engine, &what, |told| told.values().any(|one| one.paused.is_some())).await;
     let paused: Vec<_> =
         reports.iter().filter_map(|(name, told)| Some((name, told.paused.as_ref()?))).collect();
@@ -85,6 +118,9 @@ async fn one_is_broken(kind: StoreKind) {
     assert_eq!(paused[0].0, "two", "{what}");
     let why = paused[0].1.why.to_string();
     assert!(why.ends_with("runs failed here, 0 % of such runs elsewhere"), "{what}: {why}");
+    if shape == RemoteWorkers {
+        tokio::time::sleep(READ).await;
+    }
     let jobs = submit(&engine).await;
     for job in [&jobs[0], &jobs[2]] {
         let ended = tokio::time::timeout(PATIENCE, job.result()).await;
@@ -94,17 +130,15 @@ async fn one_is_broken(kind: StoreKind) {
     assert_eq!((job.record.runs, job.record.state), (0, State::Pending), "{what}: it claims nothing");
     let (_, why) = engine.explain(jobs[1].id).await.expect("the store is there").expect("it is there");
     assert!(why.because.contains("fails far more often than others"), "{what}: {}", why.because);
-    for node in nodes {
-        assert!(node.stop(), "{what}: it stops cleanly");
-    }
+    fleet.stop(&what);
 }
 
 /// All of them are broken: what fails everywhere says nothing of a worker, and nobody stops.
-async fn all_are_broken(kind: StoreKind) {
+async fn all_are_broken(kind: StoreKind, shape: CampaignShape) {
     let location = StoreLocation::new(kind, "fleet-alike");
     let engine = location.open().await;
-    let nodes = start(&location, &NAMES);
-    let what = format!("{kind}, all are broken");
+    let fleet = start(&location, shape, &NAMES).await;
+    let what = format!("{kind}, {shape}, all are broken");
     let mut sum = 0;
     // Whoever tells for the third time has compared itself with what all of them told before.
     for jobs in [JOBS, 1, 1] {
@@ -118,21 +152,29 @@ async fn all_are_broken(kind: StoreKind) {
         let reports = told(&engine, &what, ran).await;
         assert!(reports.values().all(|one| one.paused.is_none()), "{what}: {reports:?}");
     }
-    for node in nodes {
-        assert!(node.stop(), "{what}: it stops cleanly");
-    }
+    fleet.stop(&what);
+}
+
+async fn on_every_store(shape: CampaignShape) {
+    let [sqlite, postgres, mariadb] = [StoreKind::Sqlite, StoreKind::Postgres, StoreKind::Mariadb];
+    tokio::join!(
+        one_is_broken(sqlite, shape),
+        one_is_broken(postgres, shape),
+        one_is_broken(mariadb, shape),
+        all_are_broken(sqlite, shape),
+        all_are_broken(postgres, shape),
+        all_are_broken(mariadb, shape),
+    );
 }
 
 #[tokio::test]
 async fn only_the_broken_one_of_several_processes_stops() {
     // H8
-    let [sqlite, postgres, mariadb] = [StoreKind::Sqlite, StoreKind::Postgres, StoreKind::Mariadb];
-    tokio::join!(
-        one_is_broken(sqlite),
-        one_is_broken(postgres),
-        one_is_broken(mariadb),
-        all_are_broken(sqlite),
-        all_are_broken(postgres),
-        all_are_broken(mariadb),
-    );
+    on_every_store(Workers).await;
+}
+
+#[tokio::test]
+async fn only_the_broken_one_of_several_remote_workers_is_handed_nothing() {
+    // H8, E7
+    on_every_store(RemoteWorkers).await;
 }

@@ -11,11 +11,14 @@ use backstop::{Cause, State};
 use backstop_chaos::group::{NodeGroup, progressed};
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::{Node, NodeStart};
+use backstop_chaos::processes::serve_twice;
 use backstop_chaos::work::{CampaignJob, policy};
 use backstop_chaos::{CampaignFolder, rounds, seed};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 const LEASE_MS: u64 = 500;
+/// The shortest that a remote worker may ask for.
+const REMOTE_LEASE_MS: u64 = 1_000;
 
 /// Four processes share a store; one of them is killed every 20 to 80 milliseconds, as long as jobs succeed in between.
 async fn kill_workers(kind: StoreKind) {
@@ -78,11 +81,76 @@ async fn stop_past_the_lease(kind: StoreKind) {
         stopped.child.stdin.take().expect("piped").write_all(b"go\n").expect("it listens");
         let answers: Vec<String> = said.lines().map(|line| line.expect("it speaks")).collect();
         assert_eq!(answers, ["finish refused", "start refused", "progress refused", "renew refused"]);
-        let rows = engine.attempts(id, backstop_store::PageRequest::first(10)).await.expect("readable").items;
-        let causes: Vec<Cause> = rows.iter().rev().map(|row| row.cause).collect();
-        assert_eq!(causes, [Cause::Crash, Cause::Succeeded], "the stale write changed nothing");
+        assert_eq!(
+            causes(&engine, id).await,
+            [Cause::Crash, Cause::Succeeded],
+            "the stale write changed nothing"
+        );
     }
     println!("{kind}: {pauses} pauses past the lease, {} stale writes, all refused", pauses * 4);
+}
+
+/// How the runs of a job ended, in their order.
+async fn causes(engine: &Backstop, id: backstop::JobId) -> Vec<Cause> {
+    let rows = engine.attempts(id, backstop_store::PageRequest::first(10)).await.expect("readable").items;
+    rows.iter().rev().map(|row| row.cause).collect()
+}
+
+/// The same of a remote worker: both servers refuse everything that it tries, whichever has handed the job out.
+async fn stop_remote_past_the_lease(kind: StoreKind) {
+    let pauses = rounds(2, 200);
+    let location = StoreLocation::new(kind, "remote-stops");
+    let engine = location.open().await;
+    let node = |mode, lease_ms| NodeStart { mode, ..location.node(NODE, lease_ms) };
+    let _servers = serve_twice(node("serve", REMOTE_LEASE_MS)).await;
+    for _ in 0..pauses {
+        let id =
+            engine.enqueue(CampaignJob { number: 3 }).policy(policy()).submit().await.expect("admitted").id;
+        let mut stopped = node("remote-stale", REMOTE_LEASE_MS).go();
+        let mut said = BufReader::new(stopped.child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("it speaks");
+        assert_eq!(line.trim(), format!("claimed {id}"));
+        stopped.signal("STOP");
+        let other = node("remote", 5_000).go();
+        reach(&engine, id, State::Succeeded).await;
+        drop(other);
+        // What it last asked for waits in a server for as long as it asked, and takes no job of the next round.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        stopped.signal("CONT");
+        stopped.child.stdin.take().expect("piped").write_all(b"go\n").expect("it listens");
+        let answers: Vec<String> = said.lines().map(|line| line.expect("it speaks")).collect();
+        let refused =
+            ["finish", "progress", "log", "step", "heartbeat"].map(|verb| format!("{verb} refused"));
+        assert_eq!(answers, [refused.clone(), refused].concat());
+        assert_eq!(
+            causes(&engine, id).await,
+            [Cause::Crash, Cause::Succeeded],
+            "the stale write changed nothing"
+        );
+    }
+    println!(
+        "{kind}: {pauses} pauses of a remote worker past its lease, {} stale calls, all refused",
+        pauses * 10
+    );
+}
+
+#[tokio::test]
+async fn a_remote_worker_stopped_past_its_lease_is_refused_everything_on_sqlite() {
+    // L5, L15, E7
+    stop_remote_past_the_lease(StoreKind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn a_remote_worker_stopped_past_its_lease_is_refused_everything_on_postgres() {
+    // L5, L15, E7
+    stop_remote_past_the_lease(StoreKind::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_remote_worker_stopped_past_its_lease_is_refused_everything_on_mariadb() {
+    // L5, L15, E7
+    stop_remote_past_the_lease(StoreKind::Mariadb).await;
 }
 
 #[tokio::test]

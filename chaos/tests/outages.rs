@@ -10,18 +10,20 @@ use backstop_chaos::group::{NodeGroup, progressed};
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::NodeStart;
 use backstop_chaos::replicas::Replicas;
+use backstop_chaos::shape::CampaignNodes;
+use backstop_chaos::shape::CampaignShape::{self, RemoteWorkers, Workers};
 use backstop_chaos::{rounds, seed};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 const LEASE_MS: u64 = 500;
 
-/// The server is killed under load and started again, over and over.
-async fn kill_server(kind: StoreKind) {
-    let kills = rounds(20, 300);
+/// The database server is killed under load and started again, over and over.
+async fn kill_server(kind: StoreKind, shape: CampaignShape) {
+    let kills = rounds(if shape == Workers { 20 } else { 8 }, 300);
     let mut dice = fastrand::Rng::with_seed(seed());
     let location = StoreLocation::durable(kind, "server-kills");
     let engine = location.open().await;
-    let mut group = NodeGroup::start(location.node(NODE, LEASE_MS), 3);
+    let mut nodes = CampaignNodes::submitting(shape, location.node(NODE, LEASE_MS));
     let (began, mut succeeded, mut longest) = (Instant::now(), 0, Duration::ZERO);
     for _ in 0..kills {
         succeeded = progressed(&engine, succeeded).await;
@@ -32,13 +34,13 @@ async fn kill_server(kind: StoreKind) {
         succeeded = progressed(&engine, succeeded).await;
         longest = longest.max(back.elapsed());
     }
-    assert!(group.all_alive(), "no process ended because the server did");
-    let report = group.settle().await;
+    assert!(nodes.all_alive(), "no process ended because the server did");
+    let report = nodes.settle().await;
     // R7
     assert!(longest <= Duration::from_secs(5), "work went on {longest:?} after the server was back");
     println!(
-        "{kind}: the server was killed and started again {kills} times in {:.0?}, work went on {longest:.1?} after a \
-         start at the latest: {report}",
+        "{kind}, {shape}: the server was killed and started again {kills} times in {:.0?}, work went on {longest:.1?} \
+         after a start at the latest: {report}",
         began.elapsed()
     );
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
@@ -47,13 +49,25 @@ async fn kill_server(kind: StoreKind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_under_load_loses_nothing_on_postgres() {
     // L4, L5, F17
-    kill_server(StoreKind::Postgres).await;
+    kill_server(StoreKind::Postgres, Workers).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_under_load_loses_nothing_on_mariadb() {
     // L4, L5, F17
-    kill_server(StoreKind::Mariadb).await;
+    kill_server(StoreKind::Mariadb, Workers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_load_of_remote_workers_loses_nothing_on_postgres() {
+    // L4, L5, F17, E7
+    kill_server(StoreKind::Postgres, RemoteWorkers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_load_of_remote_workers_loses_nothing_on_mariadb() {
+    // L4, L5, F17, E7
+    kill_server(StoreKind::Mariadb, RemoteWorkers).await;
 }
 
 /// The lines that a process wrote into its log, counted by their text without the moment and the details.
@@ -112,17 +126,16 @@ async fn a_minute_without_a_server_is_sat_out() {
     tokio::join!(away(StoreKind::Postgres), away(StoreKind::Mariadb));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn promoting_a_synchronous_standby_loses_nothing() {
-    // L4, L5, F17
-    let times = rounds(5, 100);
+/// The primary is killed under load and its standby promoted, over and over.
+async fn promote(shape: CampaignShape) {
+    let times = rounds(if shape == Workers { 5 } else { 3 }, 100);
     let mut dice = fastrand::Rng::with_seed(seed());
     let mut replicas = Replicas::start("promotions").expect("two servers");
     let (url, folder) = (replicas.url(), replicas.folder().to_owned());
     let engine = Backstop::open(&url).await.expect("the store opens");
     let start =
         NodeStart { program: NODE, mode: "work-and-submit", url: &url, folder: &folder, lease_ms: LEASE_MS };
-    let mut group = NodeGroup::start(start, 3);
+    let mut nodes = CampaignNodes::submitting(shape, start);
     let (began, mut succeeded, mut longest) = (Instant::now(), 0, Duration::ZERO);
     for _ in 0..times {
         succeeded = progressed(&engine, succeeded + 20).await;
@@ -133,14 +146,26 @@ async fn promoting_a_synchronous_standby_loses_nothing() {
         longest = longest.max(failed.elapsed());
         replicas.restore().expect("the new primary gets a standby");
     }
-    assert!(group.all_alive(), "no process ended because the primary did");
-    let report = group.settle().await;
+    assert!(nodes.all_alive(), "no process ended because the primary did");
+    let report = nodes.settle().await;
     // R8
     assert!(longest <= Duration::from_secs(10), "work went on {longest:?} after the kill of the primary");
     println!(
-        "PostgreSQL: {times} promotions of a synchronous standby in {:.0?}, work went on {longest:.1?} after the kill \
-         at the latest: {report}",
+        "PostgreSQL, {shape}: {times} promotions of a synchronous standby in {:.0?}, work went on {longest:.1?} after \
+         the kill at the latest: {report}",
         began.elapsed()
     );
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn promoting_a_synchronous_standby_loses_nothing() {
+    // L4, L5, F17
+    promote(Workers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn promoting_a_standby_behind_servers_of_remote_workers_loses_nothing() {
+    // L4, L5, F17, E7
+    promote(RemoteWorkers).await;
 }

@@ -18,6 +18,8 @@ use backstop_store::JobFilter;
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 const LEASE_MS: u64 = 500;
+/// The shortest that a remote worker may ask for.
+const REMOTE_LEASE_MS: u64 = 1_000;
 
 /// How long the last fires may take on a busy machine when the faults are over.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -44,9 +46,9 @@ struct Shape {
 /// Programs with a worker. A step of a minute is sixty fires at once of each of their schedules.
 const WORKERS: Shape = Shape { name: "fires", modes: &["work", "work", "work"], schedules: 4, stepped: true };
 
-/// Servers without a worker, and a program with one. Nobody runs the jobs.
+/// Two servers without a worker, and remote workers. Nobody runs the jobs.
 const SERVERS: Shape =
-    Shape { name: "served-fires", modes: &["serve", "serve", "work"], schedules: 12, stepped: false };
+    Shape { name: "served-fires", modes: &["serve", "serve", "remote"], schedules: 12, stepped: false };
 
 async fn set_schedules(engine: &Backstop, schedules: usize) {
     for number in 0..schedules {
@@ -99,8 +101,14 @@ async fn fire_under_faults(kind: StoreKind, shape: Shape) {
         None => location.open().await,
     };
     set_schedules(&engine, shape.schedules).await;
-    let start = |mode| NodeStart { mode, ..location.node(NODE, LEASE_MS) }.go_with(&variables);
-    let mut nodes: Vec<Node> = shape.modes.iter().map(|mode| start(mode)).collect();
+    let start = |place: usize| {
+        let slot = place.to_string();
+        let variables = [&variables[..], &[("CHAOS_SLOT", &*slot)]].concat();
+        let mode = shape.modes[place];
+        let lease_ms = if mode == "remote" { REMOTE_LEASE_MS } else { LEASE_MS };
+        NodeStart { mode, ..location.node(NODE, lease_ms) }.go_with(&variables)
+    };
+    let mut nodes: Vec<Node> = (0..shape.modes.len()).map(start).collect();
     let (mut steps, mut offset_s) = (0, 0);
     for fault in 0..faults {
         tokio::time::sleep(Duration::from_millis(dice.u64(50..400))).await;
@@ -118,7 +126,7 @@ async fn fire_under_faults(kind: StoreKind, shape: Shape) {
             nodes[victim].signal("CONT");
         } else {
             nodes[victim].kill();
-            nodes[victim] = start(shape.modes[victim]);
+            nodes[victim] = start(victim);
         }
     }
     if let Some(clock) = &clock {

@@ -100,6 +100,7 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     call!(held_lanes());
     call!(run_limits(vec![RunLimit::of_queue("default")]));
     call!(shared_holds(Vec::new(), Vec::new()));
+    call!(sharing_work(vec!["default".to_owned()], Vec::new(), 10));
     call!(lines(LineRange { limit: 10, ..LineRange::default() }));
     call!(check());
     calls.join_all().await

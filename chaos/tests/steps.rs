@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use backstop::SubmitError;
 use backstop::prelude::*;
-use backstop_chaos::group::{NodeGroup, progressed};
+use backstop_chaos::group::progressed;
 use backstop_chaos::journal::Journal;
 use backstop_chaos::location::{StoreKind, StoreLocation};
-use backstop_chaos::node::NodeStart;
+use backstop_chaos::shape::CampaignShape::{self, RemoteWorkers, Workers};
+use backstop_chaos::shape::{CampaignNodes, meet_runs};
 use backstop_chaos::steps::SteppingJob;
 use backstop_chaos::work::policy;
 use backstop_chaos::{journal_layer, rounds, seed};
@@ -33,28 +34,32 @@ async fn submit(engine: &Backstop, number: u64) {
     }
 }
 
-/// Three processes share a store; one of them is killed every 20 to 120 milliseconds, as long as jobs succeed in between.
-async fn kill_between_steps(kind: StoreKind) {
-    let kills = rounds(30, 5_000);
+/// One process after the other is killed, as long as jobs succeed in between.
+async fn kill_between_steps(kind: StoreKind, shape: CampaignShape) {
+    // A remote worker that was just started needs longer to get its first job.
+    let (kills, pause_ms) = match shape {
+        Workers => (rounds(30, 5_000), 20..120),
+        RemoteWorkers => (rounds(12, 1_500), 150..400),
+    };
     let mut dice = fastrand::Rng::with_seed(seed());
     let location = StoreLocation::new(kind, "steps");
     let began = Instant::now();
     let engine = location.open().await;
-    let start = NodeStart { mode: "work", ..location.node(NODE, LEASE_MS) };
-    let submits = journal_layer::open(start.url, Arc::new(Journal::create_in(start.folder)));
+    let submits = journal_layer::open(location.url(), Arc::new(Journal::create_in(location.folder())));
     let submits = submits.await.expect("the store opens");
-    let mut group = NodeGroup::start(start, 3);
+    let mut nodes = CampaignNodes::start_with(shape, location.node(NODE, LEASE_MS));
     let mut succeeded = 0;
     for _ in 0..kills {
         for _ in 0..JOBS {
             submit(&submits, dice.u64(..1_000)).await;
         }
-        tokio::time::sleep(Duration::from_millis(dice.u64(20..120))).await;
+        tokio::time::sleep(Duration::from_millis(dice.u64(pause_ms.clone()))).await;
         succeeded = progressed(&engine, succeeded).await;
-        group.replace_one(&mut dice);
+        nodes.replace_one(&mut dice);
     }
-    let report = group.settle().await;
-    println!("{kind}: {kills} kills in {:.0?}: {report}", began.elapsed());
+    meet_runs(&submits).await;
+    let report = nodes.settle().await;
+    println!("{kind}, {shape}: {kills} kills in {:.0?}: {report}", began.elapsed());
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     assert!(report.jobs as u64 >= JOBS * kills as u64 && report.crashes > 0, "the campaign did something");
 }
@@ -62,17 +67,35 @@ async fn kill_between_steps(kind: StoreKind) {
 #[tokio::test]
 async fn no_step_runs_again_after_its_success_was_stored_on_sqlite() {
     // W7, W8, L15
-    kill_between_steps(StoreKind::Sqlite).await;
+    kill_between_steps(StoreKind::Sqlite, Workers).await;
 }
 
 #[tokio::test]
 async fn no_step_runs_again_after_its_success_was_stored_on_postgres() {
     // W7, W8, L15
-    kill_between_steps(StoreKind::Postgres).await;
+    kill_between_steps(StoreKind::Postgres, Workers).await;
 }
 
 #[tokio::test]
 async fn no_step_runs_again_after_its_success_was_stored_on_mariadb() {
     // W7, W8, L15
-    kill_between_steps(StoreKind::Mariadb).await;
+    kill_between_steps(StoreKind::Mariadb, Workers).await;
+}
+
+#[tokio::test]
+async fn no_step_of_a_remote_worker_runs_again_after_its_success_was_stored_on_sqlite() {
+    // W7, W8, L15, E7
+    kill_between_steps(StoreKind::Sqlite, RemoteWorkers).await;
+}
+
+#[tokio::test]
+async fn no_step_of_a_remote_worker_runs_again_after_its_success_was_stored_on_postgres() {
+    // W7, W8, L15, E7
+    kill_between_steps(StoreKind::Postgres, RemoteWorkers).await;
+}
+
+#[tokio::test]
+async fn no_step_of_a_remote_worker_runs_again_after_its_success_was_stored_on_mariadb() {
+    // W7, W8, L15, E7
+    kill_between_steps(StoreKind::Mariadb, RemoteWorkers).await;
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use backstop::prelude::*;
 use backstop::{Cause, JobHandle, State, TerminalReason};
 use backstop_chaos::location::{StoreKind, StoreLocation};
-use backstop_chaos::node::{Node, NodeStart};
+use backstop_chaos::node::NodeStart;
+use backstop_chaos::processes::serve_twice;
 use backstop_chaos::suspects::Bystander;
 use backstop_core::job::Record;
 
@@ -137,11 +138,7 @@ async fn one_kills_its_remote_worker(kind: StoreKind) {
     let engine = location.open().await;
     let jobs = submit(&engine, 1).await;
     let start = location.node(NODE, LEASE_MS);
-    let serve = |slot: &str| NodeStart { mode: "serve", ..start }.go_with(&[("CHAOS_SLOT", slot)]);
-    let _servers: [Node; 2] = [serve("0"), serve("1")];
-    while backstop_chaos::processes::announced(location.folder()).len() < 2 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let _servers = serve_twice(NodeStart { mode: "serve", ..start }).await;
     let deaths = work_off(NodeStart { mode: "remote-suspects", ..start }, &jobs).await;
     let what = format!("remote, {kind}");
     each_ran_alone(&engine, &jobs, deaths, &what).await;

@@ -54,6 +54,7 @@ async fn main() -> JobResult {
         "send" => send::run(&journaled(&url, &folder, partner::config()).await?.0).await?,
         "remote" => remote::work(&folder, lease),
         "fleet" => fleet::work(&url, lease).await?,
+        "remote-fleet" => fleet::work_remotely(&folder, lease)?,
         "handoff-send" => handoff::send(&url, lease).await?,
         "handoff-receive" => handoff::receive(&url, lease).await?,
         "suspects" => suspects::work(&url, lease).await?,
@@ -67,6 +68,7 @@ async fn main() -> JobResult {
         }
         "crash-remote" => crash::remote::work(&folder, lease),
         "stale" => stale::run(&Backstop::open(&url).await?, lease).await?,
+        "remote-stale" => stale::run_remotely(&folder, lease).await?,
         "retire" => retire::run(&Backstop::open(&url).await?, &folder, lease).await?,
         "disk-full" => disk_full::run(&url, &folder).await?,
         other => return Err(format!("no such mode: {other}").into()),

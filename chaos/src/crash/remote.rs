@@ -26,8 +26,8 @@ pub fn work(folder: &Path, lease: Duration) {
     let journal = Journal::create_in(folder);
     let name = format!("remote-{}", std::process::id());
     let limit = std::env::var(LIMIT).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(1);
-    let claim = json!({ "worker": name, "queues": ["default"], "kinds": [EffectJob::KIND], "limit": limit,
-        "wait_ms": WAIT_MS, "lease_ms": u64::try_from(lease.as_millis()).unwrap_or(1_000) });
+    let claim = json!({ "worker": name, "instance": name, "queues": ["default"], "kinds": [EffectJob::KIND],
+        "limit": limit, "wait_ms": WAIT_MS, "lease_ms": u64::try_from(lease.as_millis()).unwrap_or(1_000) });
     while !folder.join(STOP).exists() {
         let claimed =
             any_server(folder).map(|server| (server, http::post(server, "/api/v1/work/claim", &claim)));

@@ -8,6 +8,17 @@ use serde_json::{Value, json};
 
 use crate::journal::{Journal, JournalEntry};
 
+/// What is to be done about an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RemoteEffectAnswer {
+    /// Nothing: it is known since this run.
+    Done(u32),
+    /// The outside has to be asked whether it has happened.
+    Verify,
+    /// It is to be called.
+    Run,
+}
+
 /// One run, as its handler knows it.
 pub(crate) struct RemoteRun<'a> {
     /// The job as it was claimed.
@@ -61,6 +72,24 @@ impl RemoteRun<'_> {
         Ok(self.run)
     }
 
+    /// Begins an effect; answers what is to be done about it.
+    ///
+    /// # Errors
+    /// As [`RemoteRun::post`], and when the answer says none of the things that it may say.
+    pub(crate) fn begin(&self, begun: &Value) -> io::Result<RemoteEffectAnswer> {
+        let answer = self.post("/api/v1/work/effect", begun.clone())?;
+        match (answer["state"].as_str(), run_number(&answer["result"])) {
+            (Some("done"), Some(run)) => Ok(RemoteEffectAnswer::Done(run)),
+            (Some("verify"), _) => Ok(RemoteEffectAnswer::Verify),
+            (Some("run"), _) => Ok(RemoteEffectAnswer::Run),
+            _ => {
+                let what = format!("/api/v1/work/effect: it is answered {answer}");
+                self.journal.write(JournalEntry::Broken(what.clone()));
+                Err(io::Error::other(what))
+            }
+        }
+    }
+
     /// Writes down that the code of a step is called.
     pub(crate) fn called(&self, name: &str) {
         let (job, run) = (self.job, self.run);
@@ -74,6 +103,6 @@ impl RemoteRun<'_> {
 }
 
 /// The number of a run, as it stands in the result of a step.
-pub(crate) fn run_number(result: &Value) -> Option<u32> {
+fn run_number(result: &Value) -> Option<u32> {
     u32::try_from(result.as_u64()?).ok()
 }

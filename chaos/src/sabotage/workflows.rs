@@ -35,7 +35,7 @@ impl SabotagedStore {
         }
         let done = Operated { changed: true, state: State::Pending, ended_run: None };
         let operated = amend.operations.iter().map(|_| Ok(done.clone())).collect();
-        Ok(Some(Amended::Done { now: self.below.now().await?, operated }))
+        Ok(Some(Amended::Done { now: self.below.now().await?, operated, submitted: Vec::new() }))
     }
 
     /// Removes what is noted of ends and nobody has followed up.
