@@ -245,11 +245,15 @@ pub struct RunLimitView {
 }
 
 impl RunLimitView {
-    /// How many more of its jobs it lets run at once; none when it does not count all of them together.
+    /// How many more of its jobs it lets run now; none when it does not count all of them together.
     #[must_use]
     pub fn room(&self) -> Option<u64> {
-        let most = self.limit.concurrency.filter(|_| self.limit.by == CountBy::All)?;
-        Some(most.saturating_sub(self.used.running))
+        if self.limit.by == CountBy::Key {
+            return None;
+        }
+        let at_once = self.limit.concurrency.map(|most| most.saturating_sub(self.used.running));
+        let starts = self.limit.rate.map(|rate| self.used.bucket.left(rate, self.now));
+        at_once.into_iter().chain(starts).min()
     }
 
     /// When it lets another job start: now, at a moment that its rate knows, or none where a run has to end first.
@@ -293,5 +297,32 @@ impl RunLimitView {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.next_start().is_none_or(|next| next > self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_what_may_run_and_may_start() {
+        // H5, H9
+        let now = Timestamp::EPOCH.after(Duration::from_secs(1_000));
+        let rate = RunRate { count: 10, per: Duration::from_secs(10) };
+        let used = RunUse { running: 5, bucket: RunBucket::default().spend(rate, now, 8), permits: 0 };
+        let rate = Some(rate);
+        for (concurrency, rate, by, room) in [
+            (Some(9), None, CountBy::All, Some(4)),
+            (None, rate, CountBy::All, Some(2)),
+            (Some(9), rate, CountBy::All, Some(2)),
+            (Some(6), rate, CountBy::All, Some(1)),
+            (Some(3), rate, CountBy::All, Some(0)),
+            (None, None, CountBy::All, None),
+            (Some(9), rate, CountBy::Key, None),
+        ] {
+            let limit = RunLimit { concurrency, rate, by, ..RunLimit::new("x") };
+            let view = RunLimitView { limit, used, pending: 20, now };
+            assert_eq!(view.room(), room, "{view:?}");
+        }
     }
 }

@@ -87,7 +87,7 @@ async fn fill(store: &dyn Store, count: usize) -> Result<(), Failure> {
 
 fn dies(claimed: &ClaimedJob, incident: usize) -> Finish {
     let verdict = Verdict::Dead { reason: TerminalReason::NonRetryable };
-    let decision = Decision { verdict, trace: Vec::new() };
+    let decision = Decision::plain(verdict);
     let mut ending = Ending::plain(claimed.job.spec.header(), Cause::Permanent, decision);
     // Words, because numbers would be taken out of the fingerprint.
     let word = |digit: usize| ["ash", "birch", "cedar", "elm", "fir", "holly", "ivy", "larch"][digit % 8];

@@ -154,7 +154,7 @@ fn ending((number, taken): (usize, &ClaimedJob)) -> Finish {
         Ending::plain(header, Cause::Succeeded, Decision::succeeded())
     } else {
         let verdict = Verdict::Dead { reason: TerminalReason::NonRetryable };
-        Ending::plain(header, Cause::Permanent, Decision { verdict, trace: Vec::new() })
+        Ending::plain(header, Cause::Permanent, Decision::plain(verdict))
     };
     Finish { lease: taken.lease, ending }
 }

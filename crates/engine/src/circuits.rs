@@ -7,15 +7,18 @@ pub use backstop_core::circuit::{
 
 pub(crate) mod breakers;
 pub(crate) mod own;
+mod own_needs;
 pub(crate) mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_core::scale::LimitedJobs;
 use backstop_core::{Refusal, Timestamp, circuit};
 use backstop_store::Error as StoreError;
 
+use self::own_needs::OwnNeeds;
 use self::stored::StoredCircuit;
 use crate::engine::Backstop;
 use crate::limits::{ASKED_AT_ONCE, pending_of};
@@ -50,8 +53,8 @@ pub struct CircuitView {
     pub circuit: Circuit,
     /// Calls of the last time.
     pub counts: CallCounts,
-    /// Jobs that wait for it: pending ones, due or not, of kinds that settings say need it, while it is not closed.
-    /// Those that name it themselves, or by their payload, are not counted.
+    /// Jobs that wait for it while it is not closed: pending ones, due or not, of kinds that settings say need it, and
+    /// those that name it themselves or by their payload. Of a kind whose jobs do that, the newest 1,000 are looked at.
     pub waiting: u64,
     /// The moment of this view.
     pub now: Timestamp,
@@ -107,9 +110,10 @@ impl<'a> Circuits<'a> {
     /// When the store is away.
     pub async fn list(self) -> Result<Vec<CircuitView>, StoreError> {
         let (now, found) = stored::all(&*self.parts.store).await?;
+        let own = self.own_needs(&found).await?;
         let mut views = Vec::with_capacity(found.len());
         for found in found {
-            views.push(self.view(found, now).await?);
+            views.push(self.view(found, now, &own).await?);
         }
         Ok(views)
     }
@@ -120,17 +124,37 @@ impl<'a> Circuits<'a> {
     /// When the store is away.
     pub async fn get(self, key: &str) -> Result<Option<CircuitView>, StoreError> {
         let (now, found) = stored::one(&*self.parts.store, key).await?;
-        if found.revision == 0 { Ok(None) } else { self.view(found, now).await.map(Some) }
+        if found.revision == 0 { Ok(None) } else { self.one_view(found, now).await.map(Some) }
     }
 
-    async fn view(self, found: StoredCircuit, now: Timestamp) -> Result<CircuitView, StoreError> {
+    /// What jobs need that say it themselves, if that matters to any of these circuits.
+    async fn own_needs(self, circuits: &[StoredCircuit]) -> Result<OwnNeeds, StoreError> {
+        if circuits.iter().all(|found| found.circuit.state == CircuitState::Closed) {
+            return Ok(OwnNeeds::default());
+        }
+        OwnNeeds::read(self.parts).await
+    }
+
+    async fn one_view(self, found: StoredCircuit, now: Timestamp) -> Result<CircuitView, StoreError> {
+        let own = self.own_needs(std::slice::from_ref(&found)).await?;
+        self.view(found, now, &own).await
+    }
+
+    async fn view(
+        self,
+        found: StoredCircuit,
+        now: Timestamp,
+        own: &OwnNeeds,
+    ) -> Result<CircuitView, StoreError> {
         let StoredCircuit { key, circuit, .. } = found;
         let EngineParts { config, store, .. } = &**self.parts;
         let counts = circuit.counts(&config.circuit(&key), now);
         let mut waiting = 0;
         if circuit.state != CircuitState::Closed {
-            let asked = self.needing(&key).map(|kind| pending_of(kind, None)).collect();
-            waiting = store.run_limits(asked).await?.iter().map(|counted| counted.pending).sum();
+            let kinds: Vec<&str> = self.needing(&key).collect();
+            let counted = store.run_limits(kinds.iter().map(|kind| pending_of(kind, None)).collect()).await?;
+            let pending = counted.iter().map(|counted| counted.pending);
+            waiting = own.waiting_for(&key, &kinds.into_iter().zip(pending).collect::<Vec<_>>());
         }
         Ok(CircuitView { key, circuit, counts, waiting, now })
     }
@@ -145,17 +169,23 @@ impl<'a> Circuits<'a> {
         needing.map(|(kind, _)| kind.as_str())
     }
 
-    /// How many pending jobs of these queues circuits hold back for now, counted as [`CircuitView::waiting`] is: no
-    /// worker could start them, however many there were. Of those of a circuit that may be tried, as many as may try it
-    /// are not counted.
-    pub(crate) async fn held_back(self, queues: &[&str]) -> Result<BTreeMap<String, u64>, StoreError> {
-        let EngineParts { config, store, .. } = &**self.parts;
+    /// The pending jobs of these queues that circuits hold back for now, of kinds that are left out of claims with
+    /// them: no worker could start them, however many there were. Of those of a circuit that may be tried, as many as
+    /// may try it have room.
+    pub(crate) async fn limited(
+        self,
+        queues: &[&str],
+    ) -> Result<BTreeMap<String, Vec<LimitedJobs>>, StoreError> {
+        let EngineParts { config, store, circuits, .. } = &**self.parts;
         let (now, found) = stored::all(&**store).await?;
-        let mut held: BTreeMap<String, u64> = BTreeMap::new();
+        if found.iter().any(|found| found.circuit.state != CircuitState::Closed) {
+            circuits.own.keep_up(&**store).await?;
+        }
+        let mut limited: BTreeMap<String, Vec<LimitedJobs>> = BTreeMap::new();
         for StoredCircuit { key, circuit, .. } in found {
             let settings = config.circuit(&key);
             let tries = if circuit.is_shut(&settings, now) { 0 } else { settings.probes };
-            let kinds: Vec<&str> = self.needing(&key).collect();
+            let kinds: Vec<&str> = self.needing(&key).filter(|kind| !circuits.own.has(kind)).collect();
             if circuit.state == CircuitState::Closed || kinds.is_empty() {
                 continue;
             }
@@ -164,12 +194,16 @@ impl<'a> Circuits<'a> {
                     some.iter().flat_map(|queue| kinds.iter().map(|kind| pending_of(kind, Some(queue))));
                 let counted = store.run_limits(asked.collect()).await?;
                 for (queue, counted) in some.iter().zip(counted.chunks(kinds.len())) {
-                    let pending: u64 = counted.iter().map(|counted| counted.pending).sum();
-                    *held.entry((*queue).to_owned()).or_default() += pending.saturating_sub(tries);
+                    let (mut tries, held) = (tries, limited.entry((*queue).to_owned()).or_default());
+                    for (kind, counted) in kinds.iter().zip(counted) {
+                        let (pending, room) = (counted.pending, counted.pending.min(tries));
+                        tries -= room;
+                        held.push(LimitedJobs { kind: Some(Arc::from(*kind)), pending, room });
+                    }
                 }
             }
         }
-        Ok(held)
+        Ok(limited)
     }
 
     /// Opens a circuit by hand, for a time or for as long as its settings say: its jobs wait, and nobody is charged.
@@ -215,7 +249,7 @@ impl<'a> Circuits<'a> {
         let changed =
             self.parts.circuits.change(&place, key, |circuit, now| Some(what(circuit, now))).await?;
         match changed {
-            Some((found, now)) => Ok(self.view(found, now).await?),
+            Some((found, now)) => Ok(self.one_view(found, now).await?),
             None => Err(CircuitProblem::Changing(key.to_owned())),
         }
     }

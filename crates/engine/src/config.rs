@@ -20,6 +20,7 @@ use backstop_store::Error as StoreError;
 use crate::alerts::Alerts;
 use crate::dependency::DependencySettings;
 use crate::error::Error;
+use crate::events::kept::EventLogLimits;
 use crate::isolate::settings::IsolationSettings;
 use crate::rejects::settings::RejectSettings;
 
@@ -185,6 +186,8 @@ pub struct Config {
     pub audit_retention: Option<Duration>,
     /// Where rejects of items go, and how many a run may make (W9).
     pub rejects: RejectSettings,
+    /// How much of the event log stays for streams that come back (V2).
+    pub event_log: EventLogLimits,
     /// Who is told of dead letters, and how often (D3).
     pub alerts: Alerts,
     /// What takes secrets out of errors before they are stored (F11).
@@ -234,6 +237,7 @@ impl Default for Config {
             signals: SignalSettings::default(),
             audit_retention: Some(AUDIT),
             rejects: RejectSettings::default(),
+            event_log: EventLogLimits::default(),
             alerts: Alerts::default(),
             redactor: Arc::new(StandardRedactor::default()),
             signing: None,
@@ -264,6 +268,7 @@ impl std::fmt::Debug for Config {
             .field("signals", &self.signals)
             .field("audit_retention", &self.audit_retention)
             .field("rejects", &self.rejects)
+            .field("event_log", &self.event_log)
             .field("alerts", &self.alerts)
             .field("signing", &self.signing)
             .field("encryption", &self.encryption)
@@ -381,6 +386,13 @@ impl Config {
     #[must_use]
     pub fn rejects(mut self, rejects: RejectSettings) -> Self {
         self.rejects = rejects;
+        self
+    }
+
+    /// Sets how much of the event log stays for streams that come back (V2).
+    #[must_use]
+    pub fn event_log(mut self, limits: EventLogLimits) -> Self {
+        self.event_log = limits;
         self
     }
 

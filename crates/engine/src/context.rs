@@ -15,7 +15,7 @@ use backstop_core::event::{Event, EventKind};
 use backstop_core::job::{FiredBy, ParentEnd, Progress, Record, StoredJob};
 use backstop_core::workflow::{PartOf, WorkflowEnd};
 use backstop_core::{JobId, Lease, Refusal, admit, text};
-use backstop_store::{Note, Observer as _};
+use backstop_store::Note;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -330,7 +330,7 @@ impl<C> JobContext<C> {
         Ok(())
     }
 
-    /// Tells every subscriber of this process something of the handler's own (E6). It is told at once, so a run that
+    /// Tells every subscriber something of the handler's own (E6). It is told at once, so a run that
     /// fails later has told it all the same, and its next run tells it again.
     ///
     /// Subscribers see what a view of the job would show: fields that are masked for its kind are hidden (F11), and
@@ -355,7 +355,7 @@ impl<C> JobContext<C> {
         match &self.run.listener {
             Some(listener) => listener.published(&name, sealing::told(config, spec, data)),
             // What nobody hears costs no call to the store.
-            None if !events.wants_events() => {}
+            None if !events.is_wanted("published") => {}
             None => {
                 let what = EventKind::Published { name, data: sealing::told(config, spec, data) };
                 events.publish(Event { at: store.now().await?, node: None, job: Some(spec.header()), what });

@@ -19,6 +19,7 @@ use crate::loops::Loops;
 use crate::maintenance::running::MaintenanceSlot;
 use crate::parts::EngineParts;
 use crate::remote::memory::RemoteMemory;
+use crate::run_checks::RunCheck;
 use crate::{sealing, worker_reports};
 
 /// An engine: submit jobs, ask about them, and run workers. Clones are cheap and share everything.
@@ -128,6 +129,42 @@ impl Backstop {
     #[must_use]
     pub fn events(&self) -> Events {
         self.parts.events.subscribe()
+    }
+
+    /// Asks `check` before every run that begins in this process or is handed out by it, for as long as the check is
+    /// there.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use backstop::prelude::*;
+    /// use backstop::{RunCheck, RunCheckAnswer};
+    /// use backstop_core::job::{Spec, StoredJob};
+    ///
+    /// /// Nothing is sent for orders that were taken back.
+    /// struct Orders;
+    ///
+    /// impl RunCheck for Orders {
+    ///     fn is_for(&self, job: &Spec) -> bool {
+    ///         &*job.kind == "send_order"
+    ///     }
+    ///
+    ///     fn check<'a>(&'a self, job: &'a StoredJob) -> RunCheckAnswer<'a> {
+    ///         Box::pin(async move {
+    ///             let taken_back = job.spec.payload.contains("taken back");
+    ///             if taken_back { Err(Outcome::cancel("the order was taken back").into()) } else { Ok(()) }
+    ///         })
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// let orders: Arc<dyn RunCheck> = Arc::new(Orders);
+    /// engine.check_runs(&orders);
+    /// # Ok(()) }
+    /// ```
+    pub fn check_runs(&self, check: &Arc<dyn RunCheck>) {
+        self.parts.run_checks.add(check);
     }
 
     /// Calls a job off (L7). Answers false when it had ended already.

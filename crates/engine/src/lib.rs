@@ -60,6 +60,7 @@ pub mod rejects;
 mod remote;
 pub mod rule;
 mod run;
+mod run_checks;
 #[cfg(feature = "run-log")]
 mod run_log;
 mod runs;
@@ -136,6 +137,8 @@ pub use dependency::{CheckAddress, CheckAddressError, DependencySettings};
 pub use engine::Backstop;
 pub use error::{CompleteError, Error, OperateError, RejectError, StepError, SubmitError};
 pub use events::Events;
+pub use events::kept::{EventLogEntry, EventLogLimits, EventLogPage, LoggedEvent, LoggedWorkflow};
+pub use events::log::{EventLog, EventLogPosition};
 pub use handle::{JobHandle, ResultError};
 pub use ids::{job_id, worker_id};
 pub use isolate::{CrashEvidence, Isolation, IsolationSettings, is_isolated_child};
@@ -147,6 +150,7 @@ pub use remote::{
     CircuitPass, Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteEffect, RemoteReject,
     RemoteStep, RemoteWorker, RenewedLeases, WorkRequest,
 };
+pub use run_checks::{RunCheck, RunCheckAnswer};
 #[cfg(feature = "run-log")]
 pub use run_log::RunLog;
 pub use submit::Enqueue;

@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_core::Refusal;
-use backstop_core::scale::{LimitedJobs, QueueRoom};
-use backstop_store::Error as StoreError;
+use backstop_core::scale::LimitedJobs;
+use backstop_store::sharing::SharingWork;
+use backstop_store::{Error as StoreError, QueueView};
 
 use self::cache::StoredLimit;
 use crate::engine::Backstop;
@@ -83,6 +84,12 @@ const TRIES: usize = 20;
 /// Counts that one call asks for at most.
 pub(crate) const ASKED_AT_ONCE: usize = 500;
 
+/// Jobs of one queue that are looked at, of those that share something: as many could keep dozens of processes busy.
+const MOST_STARTS: usize = 1_000;
+
+/// Queues in which such jobs are looked at; what is held back in further ones counts as work.
+const MOST_SHARING_QUEUES: usize = 200;
+
 /// Asks for the pending jobs of a kind. What is used of a limit is counted by kind and queue; this one is never set.
 pub(crate) fn pending_of(kind: &str, queue: Option<&str>) -> RunLimit {
     let (kind, queue) = (Some(kind.into()), queue.map(Into::into));
@@ -105,29 +112,31 @@ impl<'a> SharedLimits<'a> {
         store.run_limits(known).await
     }
 
-    /// What limits on runs at once hold back on these queues, each named with its pending jobs: nobody could start
-    /// that, however many there were.
-    pub(crate) async fn held_back(
+    /// The pending jobs of these queues for which limits that count all runs together say how many more may run.
+    pub(crate) async fn limited(
         self,
-        queues: &[(&str, u64)],
-    ) -> Result<BTreeMap<String, QueueRoom>, StoreError> {
-        let mut limited: BTreeMap<&str, Vec<LimitedJobs>> = BTreeMap::new();
+        queues: &[&QueueView],
+    ) -> Result<BTreeMap<String, Vec<LimitedJobs>>, StoreError> {
+        let mut limited: BTreeMap<String, Vec<LimitedJobs>> = BTreeMap::new();
         let mut of_kinds: Vec<(&str, Arc<str>, u64)> = Vec::new();
         for view in self.list().await? {
             let Some(room) = view.room() else { continue };
             let RunLimit { queue, kind, .. } = view.limit;
-            let about = queues.iter().filter(|(name, _)| queue.as_deref().is_none_or(|own| own == *name));
-            for (name, waiting) in about {
-                match (&kind, &queue) {
+            for about in queues.iter().filter(|one| queue.as_deref().is_none_or(|own| own == one.name)) {
+                let pending = match &kind {
+                    // Jobs that wait for code are not among the pending ones that a queue shows.
+                    None => about.pending,
+                    Some(_) if queue.is_some() => view.pending,
                     // A kind on all queues: how much of it waits on this one has to be asked for.
-                    (Some(kind), None) if view.pending > room => of_kinds.push((*name, kind.clone(), room)),
-                    (Some(_), None) => {}
-                    (_, queue) => {
-                        let pending = if queue.is_some() { view.pending } else { *waiting };
-                        let kind = kind.clone();
-                        limited.entry(*name).or_default().push(LimitedJobs { kind, pending, room });
+                    Some(kind) => {
+                        if view.pending > room {
+                            of_kinds.push((about.name.as_str(), kind.clone(), room));
+                        }
+                        continue;
                     }
-                }
+                };
+                let kind = kind.clone();
+                limited.entry(about.name.clone()).or_default().push(LimitedJobs { kind, pending, room });
             }
         }
         for some in of_kinds.chunks(ASKED_AT_ONCE) {
@@ -135,11 +144,40 @@ impl<'a> SharedLimits<'a> {
             let counted = self.parts.store.run_limits(asked).await?;
             for ((name, kind, room), counted) in some.iter().zip(counted) {
                 let (kind, pending, room) = (Some(kind.clone()), counted.pending, *room);
-                limited.entry(*name).or_default().push(LimitedJobs { kind, pending, room });
+                limited.entry((*name).to_owned()).or_default().push(LimitedJobs { kind, pending, room });
             }
         }
-        let held = limited.into_iter().map(|(name, limits)| (name.to_owned(), QueueRoom::by_limits(&limits)));
-        Ok(held.collect())
+        Ok(limited)
+    }
+
+    /// The same of jobs that share something (H5, H6): how many of them find room under their keys, names and pools.
+    pub(crate) async fn limited_by_sharing(
+        self,
+        queues: &[&QueueView],
+    ) -> Result<BTreeMap<String, Vec<LimitedJobs>>, StoreError> {
+        let sharing = queues.iter().copied().filter(|view| view.sharing > 0 && !view.paused);
+        let sharing: Vec<&QueueView> = sharing.take(MOST_SHARING_QUEUES).collect();
+        let mut limited: BTreeMap<String, Vec<LimitedJobs>> = BTreeMap::new();
+        if sharing.is_empty() {
+            return Ok(limited);
+        }
+        let EngineParts { store, config, limits, .. } = &**self.parts;
+        let known: Vec<RunLimit> = limits.fresh(&**store, config).await?.to_vec();
+        let names = sharing.iter().map(|view| view.name.clone()).collect();
+        for work in store.sharing_work(names, known, MOST_STARTS).await? {
+            let SharingWork { queue, kind, pending, startable: room } = work;
+            let jobs = LimitedJobs { kind: Some(kind), pending, room };
+            limited.entry(queue.to_string()).or_default().push(jobs);
+        }
+        // Where nothing else waits, it is known how many more of the queue may run at once.
+        for view in sharing.iter().filter(|view| view.sharing >= view.pending) {
+            let Some(jobs) = limited.get_mut(&view.name) else { continue };
+            if jobs.iter().any(|jobs| jobs.room < jobs.pending) {
+                let room = jobs.iter().fold(0, |sum: u64, jobs| sum.saturating_add(jobs.room));
+                jobs.push(LimitedJobs { kind: None, pending: view.pending, room });
+            }
+        }
+        Ok(limited)
     }
 
     /// The limit of this name.

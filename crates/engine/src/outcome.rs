@@ -273,14 +273,6 @@ pub(crate) fn classify(
     failed
 }
 
-/// What a reply says of the dependency that was called (H4).
-pub(crate) fn call_result_of(reply: &Reply) -> CallResult {
-    match &reply.0 {
-        Ok(_) => CallResult::Success,
-        Err(failed) => failed.failure.call_result.unwrap_or(CallResult::of(failed.failure.cause)),
-    }
-}
-
 fn by_first_mark(error: &(dyn std::error::Error + 'static), declared: &str) -> Box<Failed> {
     let message = chain_text(error);
     let mut link = Some(error);

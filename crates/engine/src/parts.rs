@@ -22,6 +22,7 @@ use crate::loops::ErrorThrottle;
 use crate::redrive::mark::MarksCompared;
 use crate::rule::cache::RuleCache;
 use crate::run::suspects::ClearedSuspects;
+use crate::run_checks::RunChecks;
 use crate::runs::LocalRuns;
 use crate::sinks::cache::SinkCache;
 use crate::tenant_incidents::TenantIncidents;
@@ -36,6 +37,8 @@ pub(crate) struct EngineParts {
     pub(crate) events: Arc<EventChannel>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) runs: LocalRuns,
+    /// Whom to ask before a run.
+    pub(crate) run_checks: RunChecks,
     pub(crate) cleared_suspects: ClearedSuspects,
     pub(crate) rules: RuleCache,
     pub(crate) limits: LimitCache,
@@ -72,12 +75,14 @@ impl EngineParts {
         let figures = Figures::new();
         let store: Arc<dyn Store> = Arc::new(Metered::new(store, figures.clone()));
         store.observe(events.clone() as Arc<dyn Observer>);
+        events.keep_in(&store);
         Arc::new(Self {
             store,
             config,
             events,
             figures,
             runs: LocalRuns::default(),
+            run_checks: RunChecks::default(),
             cleared_suspects: ClearedSuspects::default(),
             rules: RuleCache::default(),
             limits: LimitCache::default(),
@@ -123,6 +128,13 @@ impl EngineParts {
             self.events.work_arrived();
         }
         self.workflows.runs_ended();
+    }
+
+    /// Tells those here of an event about a job that a commit of somebody else has written.
+    pub(crate) async fn tell_here(&self, job: &StoredJob, what: EventKind) {
+        if let Ok(at) = self.store.now().await {
+            self.events.tell_here(Event { at, node: None, job: Some(job.spec.header()), what });
+        }
     }
 
     /// Publishes an event about a job that no commit carries.

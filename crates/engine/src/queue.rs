@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_core::admit::queue_name;
+use backstop_core::scale::LimitedJobs;
 pub use backstop_core::scale::QueueRoom;
 use backstop_store::{Error as StoreError, Page};
 
@@ -61,6 +62,8 @@ impl Queues<'_> {
     }
 
     /// What limits and circuits hold back on these queues, by name: no worker could start it, however many there were.
+    /// Of jobs that share something, with keys, names or pools, a thousand of each queue are looked at; where more
+    /// could start, none of them counts as held back.
     ///
     /// ```
     /// # use backstop::prelude::*;
@@ -81,19 +84,41 @@ impl Queues<'_> {
     /// # Errors
     /// When the store is away.
     pub async fn held_back(self, queues: &[QueueView]) -> Result<BTreeMap<String, QueueRoom>, StoreError> {
-        let waiting: Vec<(&str, u64)> =
-            queues.iter().filter(|view| view.pending > 0).map(|view| (&*view.name, view.pending)).collect();
+        let waiting: Vec<&QueueView> = queues.iter().filter(|view| view.pending > 0).collect();
         if waiting.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let names: Vec<&str> = waiting.iter().map(|(name, _)| *name).collect();
-        let mut held = SharedLimits::of(self.parts).held_back(&waiting).await?;
-        for (queue, jobs) in Circuits::of(self.parts).held_back(&names).await? {
-            // Both may hold back the same jobs.
-            let known = held.entry(queue).or_default();
-            known.jobs = known.jobs.max(jobs);
+        let names: Vec<&str> = waiting.iter().map(|view| &*view.name).collect();
+        let limits = SharedLimits::of(self.parts);
+        let mut limited = limits.limited(&waiting).await?;
+        for (queue, jobs) in Circuits::of(self.parts).limited(&names).await? {
+            limited.entry(queue).or_default().extend(jobs);
         }
-        Ok(held)
+        self.leave_out_codeless(&mut limited).await?;
+        for (queue, jobs) in limits.limited_by_sharing(&waiting).await? {
+            limited.entry(queue).or_default().extend(jobs);
+        }
+        Ok(limited.into_iter().map(|(queue, jobs)| (queue, QueueRoom::by_limits(&jobs))).collect())
+    }
+
+    /// Counts of kinds have jobs in them that wait for code (H10). Those are not among the pending ones of a queue, so
+    /// nothing is held back of them.
+    async fn leave_out_codeless(
+        self,
+        limited: &mut BTreeMap<String, Vec<LimitedJobs>>,
+    ) -> Result<(), StoreError> {
+        let is_held = |jobs: &LimitedJobs| jobs.kind.is_some() && jobs.pending > jobs.room;
+        if !limited.values().flatten().any(is_held) {
+            return Ok(());
+        }
+        for lane in self.parts.store.held_lanes().await? {
+            for jobs in limited.get_mut(&lane.queue).into_iter().flatten() {
+                if jobs.kind.as_deref() == Some(&*lane.kind) {
+                    jobs.pending = jobs.pending.saturating_sub(lane.jobs);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Pauses a queue: nothing is claimed from it until it is resumed. Answers false when it was paused already.

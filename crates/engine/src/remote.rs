@@ -27,9 +27,12 @@ pub(crate) mod suspect;
 mod taken;
 mod work;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
+use backstop_core::Timestamp;
 use backstop_core::failure::redact;
+use backstop_core::health::WaitsByQueue;
 use backstop_core::job::{NoteError, Progress, Stale};
 use backstop_store::{Error as StoreError, Note};
 
@@ -115,6 +118,17 @@ impl Remote {
         let text = redact::sanitize(&*config.redactor, &lines.join("\n"), limit);
         let lines = text.lines().map(str::to_owned).collect();
         self.said(Note::log(grant.lease, lines, limit)).await
+    }
+
+    /// How long the jobs that this process has handed out in the last minute had been due, by queue. Workers within a
+    /// process tell that themselves: see [`Backstop::worker_reports`].
+    #[must_use]
+    pub fn waits(&self, now: Timestamp) -> WaitsByQueue {
+        self.memory.waits.lock().unwrap_or_else(PoisonError::into_inner).counts(now)
+    }
+
+    fn waited(&self, queue: &str, wait: Duration, now: Timestamp) {
+        self.memory.waits.lock().unwrap_or_else(PoisonError::into_inner).note(queue, wait, now);
     }
 
     /// Keeps what is refused only when the lease is stale.

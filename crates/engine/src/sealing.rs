@@ -196,7 +196,7 @@ pub(crate) fn open_result(
 /// Opens what is sealed in a message that leaves the store. What these keys do not open stays sealed: nobody must take
 /// it for a value, and another process may have the keys (B2, B7).
 pub(crate) fn open_message(config: &Config, message: &mut OutboxMessage) {
-    let OutboxMessage { job, kind, body, .. } = message;
+    let OutboxMessage { job: Some(job), kind, body, .. } = message else { return };
     let spec = Spec::new(*job, kind.clone(), "");
     match body {
         MessageBody::Result { result: Some(result), .. } => {

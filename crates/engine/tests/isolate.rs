@@ -87,6 +87,13 @@ async fn burn() {
     }
 }
 
+/// Leaves so many megabytes behind in its process.
+#[job(isolate = "always", memory_limit = "192MB", max_crashes = 0)]
+async fn hoard(megabytes: usize) -> JobResult<u32> {
+    std::hint::black_box(vec![1_u8; megabytes << 20].leak());
+    Ok(std::process::id())
+}
+
 /// What a handler says and submits.
 #[job]
 async fn talkative(cx: JobContext<()>, word: String) -> JobResult<String> {
@@ -228,6 +235,9 @@ async fn a_run_that_does_not_stop_is_killed_with_all_that_it_started() {
         let run = engine.attempts(job.id, backstop::query::PageRequest::first(5)).await.expect("read").items;
         assert_eq!((run.len(), run[0].cause), (1, Cause::Timeout), "{how}");
         assert!(began.elapsed() >= timeout, "{how}");
+        // A second to tidy up in, and one more.
+        let took = run[0].finished_at.since(run[0].started_at);
+        assert!(took < timeout + Duration::from_secs(2), "{how} took {took:?}");
     }
     worker.stop().await;
     drop(engine);
@@ -302,6 +312,23 @@ async fn a_run_that_uses_up_its_processor_time_is_a_crash() {
     let failure = run[0].failure.as_ref().expect("evidence");
     assert_eq!((run.len(), run[0].cause, &*failure.error_type), (1, Cause::Crash, "Crash::SIGXCPU"));
     assert!(failure.message.contains("it had used up its processor time"), "{}", failure.message);
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_run_leaves_in_memory_is_not_charged_to_the_next() {
+    // E2, A2
+    let engine = Backstop::open("memory:").await.expect("an engine");
+    let worker = engine.worker(()).register::<Hoard>().queue("default", 1).start().await.expect("a worker");
+    let mut children = Vec::new();
+    for megabytes in [1, 1, 96, 96, 96, 1] {
+        let job = engine.enqueue(Hoard { megabytes }).submit().await.expect("stored");
+        children.push(job.result().await.expect("it has all the memory that it may have"));
+    }
+    assert_eq!(children[..2], [children[2]; 2], "one in which little is left goes on: {children:?}");
+    for place in 2..5 {
+        assert_ne!(children[place], children[place + 1], "one that is half full does not: {children:?}");
+    }
     worker.stop().await;
 }
 

@@ -187,7 +187,7 @@ async fn completes_in_transactions_of_its_own(engine: &Backstop, place: &Place) 
     assert!(publisher.hold().await.expect("held"));
     let page = publisher.next(100).await.expect("read");
     for id in ended {
-        assert_eq!(page.messages.iter().filter(|message| message.job == id).count(), 1, "{id}");
+        assert_eq!(page.messages.iter().filter(|message| message.job == Some(id)).count(), 1, "{id}");
     }
     engine.sinks().remove("told").await.expect("removed");
 }

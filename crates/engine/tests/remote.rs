@@ -48,6 +48,9 @@ async fn serves_remote_workers(engine: Backstop) {
     }
     let taken = remote.claim(request(10)).await.expect("the store is there");
     assert_eq!(taken.len(), 3);
+    let now = engine.store().now().await.expect("the store is there");
+    assert_eq!(remote.waits(now)[QUEUE].count(), 3, "how long each had waited is counted");
+    assert!(remote.waits(now.after(Duration::from_secs(61))).is_empty(), "for a minute");
     assert_eq!(rows(&engine).await, (1, 1));
     let job = |number: usize| taken[number].grant.lease.job;
 

@@ -73,6 +73,34 @@ async fn a_handler_that_ignores_its_end_is_reported_with_its_slot() {
     worker.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn each_handler_that_ignores_its_end_is_reported_with_its_own_slot() {
+    // F10
+    let (release, gate): (Sender<()>, _) = channel();
+    let engine = Backstop::open("memory:").await.expect("memory is always there");
+    let mut events = engine.events();
+    for _ in 0..2 {
+        let blocked = engine.enqueue(Block).max_retries(0).timeout(Duration::from_millis(20));
+        blocked.submit().await.expect("admitted");
+    }
+    let app = Arc::new(Gate(Mutex::new(gate)));
+    let worker = engine.worker(app).register::<Block>().queue("default", 2);
+    let worker = worker.stuck_after(Duration::from_millis(20)).start().await.expect("started");
+    let mut slots = Vec::new();
+    while slots.len() < 2 {
+        let event = events.next().await.expect("the engine is there");
+        if let EventKind::Stuck { slot, .. } = event.what {
+            slots.push(slot);
+        }
+    }
+    slots.sort_unstable();
+    assert_eq!(slots, [0, 1]);
+    for _ in 0..2 {
+        release.send(()).expect("a handler still waits");
+    }
+    worker.stop().await;
+}
+
 /// What releases the blocked call.
 struct CallGate {
     calls: AtomicUsize,

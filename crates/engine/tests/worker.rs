@@ -47,6 +47,8 @@ mod queues;
 mod remote_failures;
 #[path = "runtime/rules.rs"]
 mod rules;
+#[path = "runtime/run_checks.rs"]
+mod run_checks;
 #[path = "runtime/schedules.rs"]
 mod schedules;
 #[path = "runtime/shutdown.rs"]

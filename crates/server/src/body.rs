@@ -11,8 +11,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::error::Category;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
@@ -94,9 +94,21 @@ pub(crate) fn read_part<'a, T: Deserialize<'a>>(what: &str, bytes: &'a [u8]) -> 
                 Ok(_) => wrong_field(".", &error.to_string()),
             }
         }
-        _ => ApiError::unreadable(format!("{what} is not valid JSON: {}", brief(&error.to_string())))
-            .hint("send one JSON value, in UTF-8"),
+        _ => not_readable(what, &error),
     })
+}
+
+/// Reads any JSON.
+///
+/// # Errors
+/// 400 when it is none.
+pub(crate) fn read_any(bytes: &[u8]) -> Result<Value, ApiError> {
+    serde_json::from_slice(bytes).map_err(|error| not_readable("the body", &error))
+}
+
+fn not_readable(what: &str, error: &serde_json::Error) -> ApiError {
+    ApiError::unreadable(format!("{what} is not valid JSON: {}", brief(&error.to_string())))
+        .hint("send one JSON value, in UTF-8")
 }
 
 /// A `T` that was sent as an object: readers of structs would also take a list of its values in order, which no
@@ -164,7 +176,7 @@ pub(crate) fn wrong_field(path: &str, problem: &str) -> ApiError {
     let message = if field.is_empty() { problem } else { format!("{field} is invalid: {problem}") };
     ApiError::invalid(message)
         .hint("/api/v1/openapi.json says what each request takes")
-        .details(if field.is_empty() { serde_json::Value::Null } else { json!({ "field": field }) })
+        .details(if field.is_empty() { Value::Null } else { json!({ "field": field }) })
 }
 
 /// The field that a reader's complaint is about, where it says so itself.
@@ -178,11 +190,13 @@ fn brief(text: &str) -> String {
     text.chars().take(COMPLAINT_CHARS).collect()
 }
 
-/// Refuses bodies that do not say that they are JSON: a form on a stranger's page can send every other type.
-fn is_json(headers: &HeaderMap) -> bool {
+/// True for bodies that say that they are JSON, or something written in it, such as `application/cloudevents+json`: a
+/// form on a stranger's page can send neither.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let Some(Ok(said)) = headers.get(CONTENT_TYPE).map(|value| value.to_str()) else { return false };
-    let essence = said.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/json")
+    let essence = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let form = essence.strip_prefix("application/").unwrap_or_default();
+    form == "json" || form.ends_with("+json")
 }
 
 /// The body, which the door has read and measured.
@@ -210,16 +224,7 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let RawBody(bytes) = RawBody::from_request(request, state).await?;
-        Ok(Self(read(&bytes)?))
-    }
-}
-
-impl<T: DeserializeOwned, S: Send + Sync> OptionalFromRequest<S> for JsonBody<T> {
+impl<S: Send + Sync> OptionalFromRequest<S> for RawBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Option<Self>, ApiError> {
@@ -228,8 +233,26 @@ impl<T: DeserializeOwned, S: Send + Sync> OptionalFromRequest<S> for JsonBody<T>
         match (bytes.is_empty(), json) {
             (true, _) => Ok(None),
             (false, false) => Err(not_json()),
-            (false, true) => Ok(Some(Self(read(&bytes)?))),
+            (false, true) => Ok(Some(Self(bytes))),
         }
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let RawBody(bytes) = <RawBody as FromRequest<S>>::from_request(request, state).await?;
+        Ok(Self(read(&bytes)?))
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> OptionalFromRequest<S> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Option<Self>, ApiError> {
+        let body = <RawBody as OptionalFromRequest<S>>::from_request(request, state).await?;
+        body.map(|RawBody(bytes)| read(&bytes).map(Self)).transpose()
     }
 }
 

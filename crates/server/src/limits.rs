@@ -54,11 +54,12 @@ pub(crate) fn check_form(parts: &Parts, body: &Body, sign: &RouteAccess) -> Resu
     }
     // A form of a foreign page cannot send JSON without asking first, and we never say yes to that.
     let kind = parts.headers.get(CONTENT_TYPE);
+    let essence = kind.and_then(|kind| kind.to_str().ok()?.split(';').next()).unwrap_or_default().trim();
     // Our own page's forms are another matter: they carry a proof that they are ours.
-    let expected = if sign.is_page() { "application/x-www-form-urlencoded" } else { "application/json" };
-    let is_expected = kind
-        .and_then(|kind| kind.to_str().ok())
-        .is_some_and(|kind| kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(expected));
+    let is_expected = match sign.is_page() {
+        true => essence.eq_ignore_ascii_case("application/x-www-form-urlencoded"),
+        false => crate::body::is_json(&parts.headers),
+    };
     let says_what = kind.is_some() && crate::audit::is_mutating(&parts.method);
     if (says_what || !body.is_end_stream()) && !is_expected {
         if sign.is_page() {

@@ -20,7 +20,7 @@ use crate::shape::{ErrorBody, ErrorDetail};
 const BEARER: &str = "bearer";
 
 /// What each tag is about. A tag that is not here is refused by a test.
-const TAGS: [(&str, &str); 32] = [
+const TAGS: [(&str, &str); 34] = [
     ("alerts", "What each channel was told of each incident."),
     ("archive", "Jobs that ended long ago."),
     ("audit", "Who changed what over HTTP."),
@@ -43,6 +43,8 @@ const TAGS: [(&str, &str); 32] = [
     ("queues", "List, pause and resume queues."),
     ("redrives", "Plans that drive dead letters again, carefully."),
     ("rejects", "Items that runs could not handle, and that did not stop them."),
+    ("retention", "How long what is over is kept."),
+    ("retry-budgets", "How many retries each kind may have."),
     ("rules", "What becomes of failures, without a deploy."),
     ("scale", "The backlog and the number of worker processes it needs, for autoscalers."),
     ("schedules", "Jobs that are submitted again and again."),

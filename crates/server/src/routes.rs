@@ -54,6 +54,8 @@ fn all() -> Routes {
     let routes = resources::incidents::routes(routes);
     let routes = resources::openapi::routes(routes);
     let routes = resources::redrives::routes(routes);
+    let routes = resources::retention::routes(routes);
+    let routes = resources::retry_budgets::routes(routes);
     let routes = resources::rules::routes(routes);
     let routes = resources::workers::routes(routes);
     let routes = resources::scale::routes(routes);

@@ -120,7 +120,7 @@ pub const WAYS_OUT: [WayOut; 37] = [
 
 /// Every other route: method and path. Their answers hold no data of jobs. Invalid messages of bridges never became
 /// jobs; their bodies need the scope `logs` all the same.
-pub const WITHOUT_DATA: [(&str, &str); 98] = [
+pub const WITHOUT_DATA: [(&str, &str); 100] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/batches"),
@@ -143,6 +143,8 @@ pub const WITHOUT_DATA: [(&str, &str); 98] = [
     ("GET", "/api/v1/redrives/{id}"),
     ("GET", "/api/v1/redrives/{id}/jobs"),
     ("GET", "/api/v1/resume/{token}"),
+    ("GET", "/api/v1/retention"),
+    ("GET", "/api/v1/retry-budgets"),
     ("GET", "/api/v1/rules"),
     ("GET", "/api/v1/scale"),
     ("GET", "/api/v1/schedules"),

@@ -53,7 +53,8 @@ pub(crate) fn ask(endings: &[Finish]) -> Request {
 pub(crate) fn is_any_fixed(rows: Vec<Row>) -> Result<bool, SqlFailure> {
     let mut fixed = false;
     for mut row in rows {
-        fixed |= Standing::from_text(&row.text()?)?.state == IncidentState::Fixed;
+        let text = row.text_if_any()?;
+        fixed |= text.is_some_and(|text| Standing::from_text(&text).state == IncidentState::Fixed);
     }
     Ok(fixed)
 }
@@ -67,7 +68,7 @@ pub(crate) fn sums(counts: &[IncidentCount]) -> Request {
 fn seen(answers: &mut Vec<Vec<Row>>) -> Result<Vec<Seen>, SqlFailure> {
     let (sums, counted) = (answers.pop().unwrap_or_default(), answers.pop().unwrap_or_default());
     let read = |mut row: Row| {
-        Ok(Seen { fingerprint: row.text()?, failures: row.int()?, standing: row.maybe_text()? })
+        Ok(Seen { fingerprint: row.text()?, failures: row.int()?, standing: row.text_if_any()? })
     };
     counted.into_iter().chain(sums).map(read).collect()
 }
@@ -81,7 +82,7 @@ pub(crate) fn opened(
     let mut seen = seen(answers)?;
     // Whoever has said something since we asked said it after these failures.
     seen.iter_mut().for_each(|seen| seen.standing = None);
-    Ok(Aftermath::of(counts, seen, now)?.events)
+    Ok(Aftermath::of(counts, seen, now).events)
 }
 
 /// What came of requests that counted failures.
@@ -103,7 +104,7 @@ pub(crate) async fn settle(
 ) -> Result<Settled, SqlFailure> {
     requests.push(sums(counts));
     let mut answers = session.ask_all(requests).await?;
-    let aftermath = Aftermath::of(counts, seen(&mut answers)?, now)?;
+    let aftermath = Aftermath::of(counts, seen(&mut answers)?, now);
     let mut standings = Columns::default();
     for (fingerprint, text) in &aftermath.standings {
         standings.row().text(fingerprint).text(text);

@@ -9,9 +9,11 @@ use backstop_core::job::{
 };
 use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::show::WorkerRow;
+use backstop_store::working_set::claim_row::Slot;
 use backstop_store::working_set::{ClaimRow, LaneKey};
 use backstop_store::{Archived, Incident};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::encode::status_code;
 use crate::failure::SqlFailure;
@@ -21,6 +23,8 @@ use crate::row::Row;
 const RECORD_COLUMNS: usize = 17;
 /// The number of columns of `done` in every row that has them.
 const DONE_COLUMNS: usize = 11;
+/// The bytes of an id among those of a claim.
+const ID_BYTES: usize = 16;
 /// Where a row of `job` has its lane.
 pub const LANE_COLUMN: usize = 1;
 
@@ -48,36 +52,47 @@ pub(crate) fn job(
     let (id, lane_id) = (row.job()?, row.int()?);
     let (created_at, run_at) = (row.moment()?, row.moment()?);
     let lane = lane(lane_id)?;
-    let mut spec = Spec::new(id, lane.kind.clone(), row.text()?);
+    let mut damage = Damage::default();
+    let payload = row.noted_text("payload", &mut damage)?.unwrap_or_else(|| "null".to_owned());
+    let mut spec = Spec::new(id, lane.kind.clone(), payload);
     spec.version = lane.version;
     spec.queue = lane.queue.clone();
     spec.priority = lane.priority;
     if folded {
-        row.maybe_several()?.map_or(Ok(()), |mut row| extras(&mut row, &mut spec))?;
+        row.maybe_several()?.map_or(Ok(()), |mut row| extras(&mut row, &mut spec, &mut damage))?;
     } else {
-        extras(row, &mut spec)?;
+        extras(row, &mut spec, &mut damage)?;
     }
+    damage.mark(&mut spec);
     Ok(JobRow { job: StoredJob { spec, created_at }, lane: lane_id, run_at })
 }
 
 /// Reads the columns of `job` that most jobs leave empty.
-fn extras(row: &mut Row, spec: &mut Spec) -> Result<(), SqlFailure> {
-    let mut damage = Damage::default();
-    spec.policy = damage.decode("policy", row.maybe_text()?.as_deref()).unwrap_or_default();
+fn extras(row: &mut Row, spec: &mut Spec, damage: &mut Damage) -> Result<(), SqlFailure> {
+    spec.policy = noted_json(row, "policy", damage)?.unwrap_or_default();
     spec.expires_at = row.maybe_moment()?;
-    spec.idempotency_key = row.maybe_text()?;
-    spec.business_key = row.maybe_text()?;
-    spec.correlation_id = row.maybe_text()?;
-    spec.tags = damage.decode("tags", row.maybe_text()?.as_deref()).unwrap_or_default();
-    spec.params = row.maybe_text()?.map(Arc::from);
-    spec.on_success = damage.decode("on_success", row.maybe_text()?.as_deref());
-    spec.on_failure = damage.decode("on_failure", row.maybe_text()?.as_deref());
+    spec.idempotency_key = row.noted_text("idempotency_key", damage)?;
+    spec.business_key = row.noted_text("business_key", damage)?;
+    spec.correlation_id = row.noted_text("correlation_id", damage)?;
+    spec.tags = noted_json(row, "tags", damage)?.unwrap_or_default();
+    spec.params = row.noted_text("params", damage)?.map(Arc::from);
+    spec.on_success = noted_json(row, "on_success", damage)?;
+    spec.on_failure = noted_json(row, "on_failure", damage)?;
     spec.callback_of = row.maybe_job()?;
-    if let Some(extras) = damage.decode::<JobExtras>("papers", row.maybe_text()?.as_deref()) {
+    if let Some(extras) = noted_json::<JobExtras>(row, "papers", damage)? {
         extras.put_into(spec);
     }
-    damage.mark(spec);
     Ok(())
+}
+
+/// Reads a JSON column of `job`; none when it is absent, or unreadable, which is noted.
+fn noted_json<T: DeserializeOwned>(
+    row: &mut Row,
+    column: &str,
+    damage: &mut Damage,
+) -> Result<Option<T>, SqlFailure> {
+    let text = row.noted_text(column, damage)?;
+    Ok(damage.decode(column, text.as_deref()))
 }
 
 /// Reads the columns of `record` that came as one.
@@ -92,22 +107,23 @@ pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, SqlFailure> {
         return Ok(None);
     };
     Ok(Some(Record {
-        state: state_of(code)?,
+        // Where a job waits or runs is told by `ready` and the claims: a state that cannot be stops no other (C7).
+        state: state_of(code).unwrap_or(State::Pending),
         run_at: row.moment()?,
         expires_at: row.maybe_moment()?,
-        attempt: row.number()?,
-        crashes: row.number()?,
-        deferrals: row.number()?,
-        runs: row.number()?,
-        redrives: row.number()?,
+        attempt: row.run_count()?,
+        crashes: row.run_count()?,
+        deferrals: row.run_count()?,
+        runs: row.run_count()?,
+        redrives: row.run_count()?,
         fence: Fence(row.int()?),
         hold: None,
-        last_failed_run: row.maybe_number()?,
-        progress: row.maybe_text()?.and_then(|text| serde_json::from_str(&text).ok()),
+        last_failed_run: row.maybe_run_count()?,
+        progress: row.text_if_any()?.and_then(|text| serde_json::from_str(&text).ok()),
         paused_from: paused_from(row)?,
         finished_at: row.maybe_moment()?,
-        reason: reason(row.maybe_text()?),
-        cancel_reason: row.maybe_text()?,
+        reason: reason(row.text_if_any()?),
+        cancel_reason: row.text_if_any()?,
         superseded_by: row.maybe_job()?,
         marks: marks(row)?,
     }))
@@ -115,12 +131,12 @@ pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, SqlFailure> {
 
 /// Reads what a job was paused in.
 fn paused_from(row: &mut Row) -> Result<Option<PausedFrom>, SqlFailure> {
-    Ok(row.maybe_int()?.map(state_of).transpose()?.and_then(PausedFrom::of))
+    Ok(row.maybe_int()?.and_then(|code| state_of(code).ok()).and_then(PausedFrom::of))
 }
 
 /// Reads the marks on a record; most have none.
 fn marks(row: &mut Row) -> Result<Option<Box<Marks>>, SqlFailure> {
-    let text = row.maybe_text()?;
+    let text = row.text_if_any()?;
     Ok(text.as_deref().and_then(|text| Marks::from_text(text).ok()).map(Box::new))
 }
 
@@ -129,9 +145,9 @@ pub(crate) fn job_summary(row: &mut Row) -> Result<JobSummary, SqlFailure> {
     Ok(JobSummary {
         rests: JobSummary::rest(state_of(row.int()?)?),
         paused_from: paused_from(row)?,
-        redrives: row.number()?,
+        redrives: row.run_count()?,
         plan: marks(row)?.and_then(|marks| marks.plan),
-        reason: reason(row.maybe_text()?),
+        reason: reason(row.text_if_any()?),
         finished_at: row.maybe_moment()?,
         died_of: row.maybe_text()?.map(fingerprint).transpose()?,
     })
@@ -152,15 +168,15 @@ pub(crate) fn done(row: &mut Row) -> Result<Option<Record>, SqlFailure> {
         state: State::Succeeded,
         run_at,
         expires_at: row.maybe_moment()?,
-        attempt: row.maybe_number()?.unwrap_or(0),
-        crashes: row.maybe_number()?.unwrap_or(0),
-        deferrals: row.maybe_number()?.unwrap_or(0),
-        runs: row.number()?,
-        redrives: row.maybe_number()?.unwrap_or(0),
+        attempt: row.run_count()?,
+        crashes: row.run_count()?,
+        deferrals: row.run_count()?,
+        runs: row.run_count()?,
+        redrives: row.run_count()?,
         fence: Fence(row.int()?),
         hold: None,
         last_failed_run: None,
-        progress: row.maybe_text()?.and_then(|text| serde_json::from_str(&text).ok()),
+        progress: row.text_if_any()?.and_then(|text| serde_json::from_str(&text).ok()),
         paused_from: None,
         finished_at: row.maybe_moment()?,
         reason: None,
@@ -170,14 +186,15 @@ pub(crate) fn done(row: &mut Row) -> Result<Option<Record>, SqlFailure> {
     }))
 }
 
-/// Reads a claim: fence, worker, moment, slots, edits and ids.
+/// Reads a claim: fence, worker, moment, slots, edits and ids. Whoever gives back what the dead have held reads all
+/// claims, so one that is damaged is read as well as it can be (C7): then what it holds counts as not started.
 fn claim(mut row: Row) -> Result<ClaimRow, SqlFailure> {
     let (mut claim, slots) = claim_without_jobs(&mut row)?;
-    let unreadable =
-        || SqlFailure::Unreadable("a claim whose jobs or slots are not of their form".to_owned());
-    let jobs = ClaimRow::decode_jobs(&row.bytes()?).ok_or_else(unreadable)?;
-    claim.slots = ClaimRow::decode_slots(&slots, jobs.len(), claim.claimed_at).ok_or_else(unreadable)?;
-    claim.jobs = jobs;
+    let mut jobs = row.bytes()?;
+    jobs.truncate(jobs.len() - jobs.len() % ID_BYTES);
+    claim.jobs = ClaimRow::decode_jobs(&jobs).unwrap_or_default();
+    let slots = ClaimRow::decode_slots(&slots, claim.jobs.len(), claim.claimed_at);
+    claim.slots = slots.unwrap_or_else(|| vec![Slot::Open; claim.jobs.len()]);
     Ok(claim)
 }
 
@@ -232,20 +249,16 @@ pub(crate) fn incident(mut row: Row) -> Result<Incident, SqlFailure> {
         kind: row.text()?,
         error_type: row.text()?,
         message: row.text()?,
-        failures: row.number()?,
-        dead: row.number()?,
-        open: row.number()?,
+        failures: row.total()?,
+        dead: row.total()?,
+        open: row.total()?,
         first_seen: row.moment()?,
         last_seen: row.moment()?,
         first_version: row.maybe_text()?,
         last_version: row.maybe_text()?,
         sample_job: row.job()?,
-        standing: standing(row.maybe_text()?)?,
+        standing: row.text_if_any()?.as_deref().map(Standing::from_text).unwrap_or_default(),
     })
-}
-
-fn standing(text: Option<String>) -> Result<Standing, SqlFailure> {
-    Ok(text.as_deref().map(Standing::from_text).transpose()?.unwrap_or_default())
 }
 
 /// Reads an archived job: id, status, moment, whether it ran, and document.
@@ -255,15 +268,22 @@ pub(crate) fn archived(mut row: Row) -> Result<(JobId, Archived), SqlFailure> {
     Ok((id, Archived { archived_at, state, ran, document }))
 }
 
-/// Reads a worker's row.
+/// Reads a worker's row. Whoever looks at workers looks at all of them: one that is damaged is shown as well as it can
+/// be (C7).
 pub(crate) fn worker(mut row: Row) -> Result<WorkerRow, SqlFailure> {
     Ok(WorkerRow {
         id: row.worker()?,
-        name: row.text()?,
-        code_version: row.maybe_text()?,
-        queues: row.maybe_json()?.unwrap_or_default(),
-        kinds: row.maybe_json()?.unwrap_or_default(),
+        name: row.text_if_any()?.unwrap_or_default(),
+        code_version: row.text_if_any()?,
+        queues: readable_json(&mut row)?,
+        kinds: readable_json(&mut row)?,
         started_at: row.moment()?,
         expires_at: row.moment()?,
     })
+}
+
+/// Reads a JSON column; as if it were empty when it is, or cannot be read.
+fn readable_json<T: DeserializeOwned + Default>(row: &mut Row) -> Result<T, SqlFailure> {
+    let text = row.text_if_any()?;
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }

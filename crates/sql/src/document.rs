@@ -128,7 +128,7 @@ pub(crate) async fn amend(tx: &mut Transaction, amend: &Amend) -> Result<Amended
         strict: Some(amend),
     };
     Ok(match operate::apply(tx, change).await? {
-        ChangeAnswer::Done(operated) => Amended::Done { now, operated },
+        ChangeAnswer::Done { operated, submitted } => Amended::Done { now, operated, submitted },
         ChangeAnswer::Refused { index, refusal } => Amended::Refused { index, refusal },
     })
 }

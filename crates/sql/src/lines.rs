@@ -82,7 +82,10 @@ async fn postpone(tx: &mut Transaction) -> Result<(), SqlFailure> {
     let (mut gone, mut again) = (Columns::default(), Columns::default());
     for mut row in tx.ask(Statement::LockLineChanges.with(vec![Value::count(1)])).await? {
         gone.row().int(row.int()?);
-        again.row().text(&row.text()?);
+        // A key that is no text is that of no line.
+        if let Some(key) = row.text_if_any()? {
+            again.row().text(&key);
+        }
     }
     let requests = vec![Statement::DeleteLineChanges.rows(gone), Statement::InsertLineChanges.rows(again)];
     tx.commit(requests).await.map(drop)

@@ -85,7 +85,7 @@ async fn count(tx: &mut Transaction, listing: &Listing<'_>) -> Result<(Survey, O
     let mut lowest: Option<JobId> = None;
     for mut row in rows {
         let lane = shared.lanes.get(row.int()?)?;
-        let (reason, fingerprint) = (decode::reason(row.maybe_text()?), row.maybe_text()?);
+        let (reason, fingerprint) = (decode::reason(row.text_if_any()?), row.text_if_any()?);
         let common = (lane.queue.to_string(), lane.kind.to_string(), reason, fingerprint);
         *counts.entry(common).or_default() += row.number::<u64>()?;
         let last = row.job()?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use backstop_core::job::{NewJob, Operated, Operation};
 use backstop_core::{Fence, JobId, Refusal, Timestamp};
-use backstop_store::{Amend, Submit};
+use backstop_store::{Amend, Submit, Submitted};
 
 use crate::failure::SqlFailure;
 use crate::load;
@@ -24,7 +24,7 @@ pub(crate) async fn operate(
     let operations: Vec<(JobId, &Operation)> = jobs.iter().map(|id| (*id, operation)).collect();
     let change = Change { now: None, jobs: &[], operations: &operations, first: Vec::new(), strict: None };
     match apply(tx, change).await? {
-        ChangeAnswer::Done(answers) => Ok(answers),
+        ChangeAnswer::Done { operated, .. } => Ok(operated),
         // There is no job to refuse.
         ChangeAnswer::Refused { .. } => Ok(Vec::new()),
     }
@@ -48,7 +48,7 @@ pub(crate) struct Change<'c> {
 /// What became of it.
 pub(crate) enum ChangeAnswer {
     /// It is committed.
-    Done(Answers),
+    Done { operated: Answers, submitted: Vec<Submitted> },
     /// A job or an operation is refused, and nothing is written.
     Refused { index: usize, refusal: Refusal },
 }
@@ -76,11 +76,12 @@ pub(crate) async fn apply(tx: &mut Transaction, change: Change<'_>) -> Result<Ch
         None => tx.now().await?,
     };
     set.now = now;
-    if let Some((index, refusal)) = set.store_all(new)? {
-        return Ok(ChangeAnswer::Refused { index, refusal });
-    }
-    let answers: Answers = operations.iter().map(|(id, operation)| set.operate(*id, operation)).collect();
-    if let Some((index, refusal)) = strict.and_then(|amend| amend.first_unchanged(answers.iter().cloned())) {
+    let submitted = match set.store_all(new)? {
+        Ok(submitted) => submitted,
+        Err((index, refusal)) => return Ok(ChangeAnswer::Refused { index, refusal }),
+    };
+    let operated: Answers = operations.iter().map(|(id, operation)| set.operate(*id, operation)).collect();
+    if let Some((index, refusal)) = strict.and_then(|amend| amend.first_unchanged(operated.iter().cloned())) {
         return Ok(ChangeAnswer::Refused { index, refusal });
     }
     let writes = set.into_writes();
@@ -88,7 +89,7 @@ pub(crate) async fn apply(tx: &mut Transaction, change: Change<'_>) -> Result<Ch
     fences.retain(|fence| writes.claims.iter().any(|claim| claim.fence == *fence));
     tx.write_after(first, writes, now).await?;
     fences.into_iter().for_each(|fence| shared.held_jobs.forget(fence));
-    Ok(ChangeAnswer::Done(answers))
+    Ok(ChangeAnswer::Done { operated, submitted })
 }
 
 /// Pauses or resumes a queue; answers whether that changed anything.

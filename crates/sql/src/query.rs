@@ -37,13 +37,13 @@ pub(crate) async fn lane_counts(
 
 fn state_counts(row: &mut Row) -> Result<StateCounts, SqlFailure> {
     Ok(StateCounts {
-        pending: row.number()?,
-        running: row.number()?,
-        succeeded: row.number()?,
-        failed: row.number()?,
-        paused: row.number()?,
-        canceled: row.number()?,
-        waiting: row.number()?,
+        pending: row.total()?,
+        running: row.total()?,
+        succeeded: row.total()?,
+        failed: row.total()?,
+        paused: row.total()?,
+        canceled: row.total()?,
+        waiting: row.total()?,
     })
 }
 
@@ -100,8 +100,8 @@ pub(crate) async fn views(
         let stored = load::read(&mut row, &shared.lanes)?;
         let extras = Extras {
             last_failure: decode::failure(&mut row)?,
-            result: row.maybe_text()?.map(Arc::from),
-            warning: row.maybe_text()?,
+            result: row.text_if_any()?.map(Arc::from),
+            warning: row.text_if_any()?,
             started_at: row.maybe_moment()?,
         };
         found.insert(stored.job.spec.id, (stored, extras));

@@ -5,6 +5,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use backstop_core::job::Damage;
 use backstop_core::{JobId, Timestamp, WorkerId};
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
@@ -28,6 +29,20 @@ pub enum Cell {
     Id(Uuid),
     /// Several columns in one, which are NULL together for most rows.
     Several(Vec<Cell>),
+}
+
+impl Cell {
+    /// Its text, or none when it is NULL; why it has none otherwise.
+    fn into_text(self) -> Result<Option<String>, String> {
+        match self {
+            Self::Null => Ok(None),
+            Self::Text(text) => Ok(Some(text)),
+            Self::Bytes(bytes) => {
+                String::from_utf8(bytes).map(Some).map_err(|_| "it is not valid UTF-8".to_owned())
+            }
+            other => Err(format!("it does not hold text: {other:?}")),
+        }
+    }
 }
 
 /// A row, read from the left.
@@ -124,6 +139,22 @@ impl Row {
         fits.map(Some).map_err(|_| SqlFailure::Unreadable(format!("column {}: {number}", self.column)))
     }
 
+    /// What was counted of a job, or NULL; a count that cannot be is read as the nearest that can, so that a damaged
+    /// row stops nobody else (C7).
+    pub(crate) fn maybe_run_count(&mut self) -> Result<Option<u32>, SqlFailure> {
+        Ok(self.maybe_int()?.map(|stored| u32::try_from(stored.max(0)).unwrap_or(u32::MAX)))
+    }
+
+    /// What was counted of a job; NULL where nothing was.
+    pub(crate) fn run_count(&mut self) -> Result<u32, SqlFailure> {
+        self.maybe_run_count().map(Option::unwrap_or_default)
+    }
+
+    /// A sum over jobs or rows; one below zero is read as zero.
+    pub(crate) fn total(&mut self) -> Result<u64, SqlFailure> {
+        Ok(u64::try_from(self.int()?).unwrap_or_default())
+    }
+
     /// A moment.
     ///
     /// # Errors
@@ -157,15 +188,25 @@ impl Row {
     /// # Errors
     /// [`SqlFailure::Unreadable`].
     pub fn maybe_text(&mut self) -> Result<Option<String>, SqlFailure> {
-        match self.next()? {
-            Cell::Null => Ok(None),
-            Cell::Text(text) => Ok(Some(text)),
-            Cell::Bytes(bytes) => {
-                let text = String::from_utf8(bytes).map(Some);
-                text.map_err(|_| SqlFailure::Unreadable(format!("column {} is not valid UTF-8", self.column)))
-            }
-            other => self.odd("text", &other),
-        }
+        let text = self.next()?.into_text();
+        text.map_err(|problem| SqlFailure::Unreadable(format!("column {}: {problem}", self.column)))
+    }
+
+    /// Text of a job, or NULL; what is no text is noted, so that the row stops nobody else (C7).
+    pub(crate) fn noted_text(
+        &mut self,
+        name: &str,
+        damage: &mut Damage,
+    ) -> Result<Option<String>, SqlFailure> {
+        Ok(self.next()?.into_text().unwrap_or_else(|problem| {
+            damage.note(name, &problem);
+            None
+        }))
+    }
+
+    /// Text that a job can do without; none where it is no text.
+    pub(crate) fn text_if_any(&mut self) -> Result<Option<String>, SqlFailure> {
+        Ok(self.next()?.into_text().unwrap_or_default())
     }
 
     /// Text.
@@ -302,6 +343,8 @@ pub(crate) fn jobs<C: FromIterator<JobId>>(rows: Vec<Row>) -> Result<C, SqlFailu
 
 #[cfg(test)]
 mod tests {
+    use backstop_core::job::Spec;
+
     use super::*;
 
     #[test]
@@ -326,5 +369,25 @@ mod tests {
         let mut row = row();
         row.skip(1);
         assert!(row.number::<u32>().is_err());
+    }
+
+    #[test]
+    fn what_is_damaged_in_a_job_is_read_as_well_as_it_can_be() {
+        // C7
+        let bad = || Cell::Bytes(vec![0xff]);
+        let counts = [-1, i64::from(u32::MAX) + 1, 7].map(Cell::Int);
+        let mut row = Row::new([vec![Cell::Null, bad(), bad()], counts.to_vec(), vec![Cell::Null]].concat());
+        let mut damage = Damage::default();
+        assert_eq!(row.noted_text("params", &mut damage).expect("it is NULL"), None);
+        assert_eq!(row.noted_text("payload", &mut damage).expect("it is noted"), None);
+        assert_eq!(row.text_if_any().expect("it is left out"), None);
+        let counted = [(); 4].map(|()| row.run_count().expect("a count"));
+        assert_eq!(counted, [0, u32::MAX, 7, 0]);
+        assert_eq!(Row::new(vec![Cell::Int(-3)]).total().expect("a sum"), 0);
+        assert!(row.run_count().is_err() && row.text_if_any().is_err(), "there is no other column");
+        let mut spec = Spec::new(JobId::from_u128(1), "work", "{}");
+        damage.mark(&mut spec);
+        let noted = spec.damage().expect("noted");
+        assert_eq!(noted, "its stored `payload` cannot be read: it is not valid UTF-8");
     }
 }

@@ -41,7 +41,8 @@ pub async fn lock(tx: &mut Transaction, claim: &Claim) -> Result<LockedLimits, S
     let now = moment_of(answers.next().unwrap_or_default())?;
     let (mut revisions, mut buckets) = (HashMap::new(), HashMap::new());
     for mut row in answers.next().unwrap_or_default() {
-        let (name, revision, body): (Arc<str>, _, _) = (row.text()?.into(), row.int()?, row.text()?);
+        let (name, revision): (Arc<str>, _) = (row.text()?.into(), row.int()?);
+        let body = row.text_if_any()?.unwrap_or_default();
         revisions.insert(name.clone(), revision);
         buckets.insert(name, run_limits::bucket(&body));
     }
@@ -137,7 +138,7 @@ pub(crate) async fn views(
     let now = tx.now().await?;
     let mut buckets = HashMap::new();
     for mut row in tx.ask(Statement::DocumentBodies.rows(places(limits))).await? {
-        buckets.insert(row.text()?.into(), run_limits::bucket(&row.text()?));
+        buckets.insert(row.text()?.into(), run_limits::bucket(&row.text_if_any()?.unwrap_or_default()));
     }
     let counts = tx.ask(ask_counts(limits)).await?;
     let used = counted(counts, limits, &buckets)?;

@@ -11,9 +11,11 @@ use backstop_core::run_limit::{
     CountBy, KeyBucket, RunBucket, RunLimit, SharedHold, SharedRooms, SharedUse, SharingJob,
 };
 use backstop_core::{JobId, Timestamp};
-use backstop_store::sharing::{FIRST_HEADS, KeyedJobs, MOST_KEYS, TurnPlan, key_ranges};
+use backstop_store::sharing::{
+    FIRST_HEADS, KeyedJobs, MOST_KEYS, SharingWork, TurnPlan, key_ranges, plan_all,
+};
 use backstop_store::working_set::{LaneKey, LoadedJob, PermitRow};
-use backstop_store::{Claim, Drawer, run_limits};
+use backstop_store::{Claim, Drawer, NameRange, run_limits};
 
 use crate::claim::ClaimSteps;
 use crate::columns::Columns;
@@ -23,6 +25,7 @@ use crate::row::{self, Row, moment_of};
 use crate::session::Session as _;
 use crate::statement::{Request, Statement};
 use crate::transaction::Transaction;
+use crate::{query, worker};
 
 /// A lane whose jobs take turns, with its number.
 pub type TurnLane = (i64, LaneKey);
@@ -62,35 +65,7 @@ impl FoundByKey {
         let requests = vec![ask_for_locks(&by_key), Statement::FirstTurns.rows(wanted)];
         let mut answers = tx.ask_all(requests).await?.into_iter();
         make_missing(tx, &by_key, answers.next().unwrap_or_default()).await?;
-        let rows = answers.next().unwrap_or_default();
-        let lanes: HashMap<i64, LaneKey> = lanes.into_iter().collect();
-        let mut found: BTreeMap<(i64, String), KeyedJobs> = BTreeMap::new();
-        for mut row in rows {
-            let (id, key, head) = (row.int()?, row.text()?, (row.moment()?, row.job()?));
-            let extras = row.maybe_text()?;
-            let Some(lane) = lanes.get(&id) else { continue };
-            let stack = found.entry((id, key.clone())).or_insert_with(|| KeyedJobs {
-                lane: id,
-                queue: lane.queue.clone(),
-                kind: lane.kind.clone(),
-                priority: lane.priority,
-                key: key.into(),
-                needs: SharingNeeds::default(),
-                heads: Vec::new(),
-                more: false,
-            });
-            // All of them need the same, and one of them says what.
-            if let Some(extras) = extras {
-                stack.needs = JobExtras::needs_in(&extras);
-            }
-            stack.heads.push(head);
-            stack.heads.sort_unstable();
-            stack.more = Some(&stack.heads.len()) == asked.get(&id);
-        }
-        let mut stacks: HashMap<Arc<str>, Vec<KeyedJobs>> = HashMap::new();
-        for stack in found.into_values() {
-            stacks.entry(stack.queue.clone()).or_default().push(stack);
-        }
+        let stacks = stacks_in(answers.next().unwrap_or_default(), lanes, &asked)?;
         let jobs: Vec<SharingJob> = stacks.values().flatten().map(KeyedJobs::job).collect();
         let names = SharedNames::of(&limits, &jobs);
         let others: BTreeSet<Arc<str>> = names.locks.difference(&by_key).cloned().collect();
@@ -99,6 +74,27 @@ impl FoundByKey {
             make_missing(tx, &others, found).await?;
         }
         let rooms = names.rooms(tx, limits, now).await?;
+        Ok(Self { stacks, rooms, now })
+    }
+
+    /// The same for somebody who takes nothing: nothing is locked.
+    async fn look_only(
+        tx: &mut Transaction,
+        limits: &[RunLimit],
+        lanes: Vec<TurnLane>,
+        now: Timestamp,
+    ) -> Result<Self, SqlFailure> {
+        let (mut wanted, mut asked) = (Columns::default(), HashMap::new());
+        for (id, _) in &lanes {
+            asked.insert(*id, FIRST_HEADS);
+            for (from, to) in key_ranges("") {
+                let mut row = wanted.row();
+                row.int(*id).text(&from).text(&to).int(count(MOST_KEYS)).int(count(FIRST_HEADS)).at(now);
+            }
+        }
+        let stacks = stacks_in(tx.ask(Statement::FirstTurns.rows(wanted)).await?, lanes, &asked)?;
+        let jobs: Vec<SharingJob> = stacks.values().flatten().map(KeyedJobs::job).collect();
+        let rooms = SharedNames::of(limits, &jobs).rooms(tx, limits.to_vec(), now).await?;
         Ok(Self { stacks, rooms, now })
     }
 
@@ -190,6 +186,77 @@ impl FoundByKey {
         }
         Statement::SaveDocuments.rows(changed)
     }
+}
+
+/// The beginnings of keys that rows of [`Statement::FirstTurns`] tell of, by queue. `asked` says how many jobs of each
+/// key of a lane were asked for.
+fn stacks_in(
+    rows: Vec<Row>,
+    lanes: Vec<TurnLane>,
+    asked: &HashMap<i64, usize>,
+) -> Result<HashMap<Arc<str>, Vec<KeyedJobs>>, SqlFailure> {
+    let lanes: HashMap<i64, LaneKey> = lanes.into_iter().collect();
+    let mut found: BTreeMap<(i64, String), KeyedJobs> = BTreeMap::new();
+    for mut row in rows {
+        let (id, key, head) = (row.int()?, row.text_if_any()?, (row.moment()?, row.job()?));
+        let extras = row.text_if_any()?;
+        // A key that is no text cannot be asked for; others go on (C7).
+        let (Some(lane), Some(key)) = (lanes.get(&id), key) else { continue };
+        let stack = found.entry((id, key.clone())).or_insert_with(|| KeyedJobs {
+            lane: id,
+            queue: lane.queue.clone(),
+            kind: lane.kind.clone(),
+            priority: lane.priority,
+            key: key.into(),
+            needs: SharingNeeds::default(),
+            heads: Vec::new(),
+            more: false,
+        });
+        // All of them need the same, and one of them says what.
+        if let Some(extras) = extras {
+            stack.needs = JobExtras::needs_in(&extras);
+        }
+        stack.heads.push(head);
+        stack.heads.sort_unstable();
+        stack.more = Some(&stack.heads.len()) == asked.get(&id);
+    }
+    let mut stacks: HashMap<Arc<str>, Vec<KeyedJobs>> = HashMap::new();
+    for stack in found.into_values() {
+        stacks.entry(stack.queue.clone()).or_default().push(stack);
+    }
+    Ok(stacks)
+}
+
+/// How many pending jobs of queues share something, and how many of them could start now (H9).
+pub(crate) async fn work(
+    tx: &mut Transaction,
+    queues: &[String],
+    limits: &[RunLimit],
+    most: usize,
+) -> Result<Vec<SharingWork>, SqlFailure> {
+    let now = tx.now().await?;
+    let roster = worker::roster(tx, now).await?;
+    let mut work = Vec::new();
+    for queue in queues {
+        let (mut pending, mut lanes) = (BTreeMap::<Arc<str>, u64>::new(), Vec::new());
+        for counts in query::lane_counts(tx, &NameRange::one(queue)).await? {
+            if counts.lane.shares && counts.is_open(&roster) {
+                *pending.entry(counts.lane.kind.clone()).or_default() += counts.jobs.pending;
+                lanes.push((counts.id, counts.lane));
+            }
+        }
+        let mut found = FoundByKey::look_only(tx, limits, lanes, now).await?;
+        let plan = loop {
+            let plan = plan_all(found.of(queue), &found.rooms, most);
+            if plan.needs_more.is_empty() {
+                break plan;
+            }
+            found.read_more(tx, queue, &plan.needs_more).await?;
+        };
+        let name = Arc::from(queue.as_str());
+        work.extend(SharingWork::of(&name, pending, found.of(queue), &plan, most));
+    }
+    Ok(work)
 }
 
 /// A job that is to be taken, where it stands among those of its key.
@@ -340,7 +407,7 @@ pub(crate) async fn held(
     }
     let mut found: Vec<(String, i64, u64, JobId)> = Vec::new();
     for mut row in tx.ask(Statement::PermitsHeld.rows(wanted)).await? {
-        found.push((row.text()?, row.int()?, row.number()?, row.job()?));
+        found.push((row.text()?, row.int()?, row.total()?, row.job()?));
     }
     let shared = tx.shared.clone();
     shared.lanes.meet(tx, found.iter().map(|(_, lane, ..)| *lane)).await?;
@@ -367,7 +434,7 @@ pub(crate) async fn key_buckets(
     }
     let mut buckets = HashMap::new();
     for mut row in tx.ask(Statement::DocumentBodies.rows(places)).await? {
-        let (name, body) = (row.text()?, row.text()?);
+        let (name, body) = (row.text()?, row.text_if_any()?.unwrap_or_default());
         buckets.extend(names.remove(&name).map(|of| (of, run_limits::bucket(&body))));
     }
     Ok(buckets)

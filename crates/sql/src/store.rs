@@ -14,6 +14,7 @@ use backstop_core::job::{
 };
 use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
+use backstop_store::sharing::SharingWork;
 use backstop_store::working_set::{LaneKey, SubmitNeeds, lane_of};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty,
@@ -451,6 +452,19 @@ impl InspectStore for ServerStore {
         self.ask(move |tx| {
             let asked = asked.clone();
             Box::pin(async move { sharing::holds(tx, &asked.0, &asked.1).await })
+        })
+    }
+
+    fn sharing_work(
+        &self,
+        queues: Vec<String>,
+        limits: Vec<RunLimit>,
+        most: usize,
+    ) -> Answer<'_, Vec<SharingWork>> {
+        let asked = Arc::new((queues, limits));
+        self.ask(move |tx| {
+            let asked = asked.clone();
+            Box::pin(async move { sharing::work(tx, &asked.0, &asked.1, most).await })
         })
     }
 

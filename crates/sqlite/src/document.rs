@@ -96,9 +96,11 @@ pub(crate) fn amend(tx: &mut WriteTransaction<'_>, amend: &Amend) -> Result<Amen
 
 /// Stores jobs, up to the first one that is refused; then makes the changes and operates on others.
 fn apply(tx: &mut WriteTransaction<'_>, amend: &Amend) -> Result<Amended, SqliteFailure> {
+    let mut submitted = Vec::with_capacity(amend.jobs.len());
     for (index, new) in amend.jobs.iter().enumerate() {
-        if let Err(refusal) = submit::one(tx, new)? {
-            return Ok(Amended::Refused { index, refusal });
+        match submit::one(tx, new)? {
+            Ok(answer) => submitted.push(answer),
+            Err(refusal) => return Ok(Amended::Refused { index, refusal }),
         }
     }
     for edit in &amend.edits {
@@ -109,7 +111,7 @@ fn apply(tx: &mut WriteTransaction<'_>, amend: &Amend) -> Result<Amended, Sqlite
     if let Some((index, refusal)) = amend.first_unchanged(operated.iter().cloned()) {
         return Ok(Amended::Refused { index, refusal });
     }
-    Ok(Amended::Done { now: tx.now, operated })
+    Ok(Amended::Done { now: tx.now, operated, submitted })
 }
 
 fn is_expected(conn: &Connection, edit: &Edit) -> Result<bool, SqliteFailure> {

@@ -45,6 +45,7 @@ mod rows;
 mod run_limits;
 mod schema;
 mod sharing;
+mod sharing_work;
 mod sql;
 mod store;
 mod submit;

@@ -147,8 +147,11 @@ pub(crate) fn text_of<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r 
 
 /// A count; one that cannot be is read as the nearest that can, so that a damaged row stops nobody else (C7).
 fn run_count(row: &Row<'_>, column: usize) -> Result<u32, SqliteFailure> {
-    let stored = row.get_ref(column)?.as_i64().unwrap_or_default();
-    Ok(u32::try_from(stored.max(0)).unwrap_or(u32::MAX))
+    Ok(nearest_count(row.get_ref(column)?.as_i64().unwrap_or_default()))
+}
+
+fn nearest_count(stored: i64) -> u32 {
+    u32::try_from(stored.max(0)).unwrap_or(u32::MAX)
 }
 
 /// Reads the columns of `state`.
@@ -172,7 +175,7 @@ pub(crate) fn state_row(row: &Row<'_>) -> Result<StateRow, SqliteFailure> {
         redrives: run_count(row, 10)?,
         fence: Fence(row.get(11)?),
         hold,
-        last_failed_run: row.get(15)?,
+        last_failed_run: row.get_ref(15)?.as_i64_or_null().unwrap_or_default().map(nearest_count),
         progress: text_of(row, 16)?.and_then(|text| serde_json::from_str(text).ok()),
         paused_from: paused_from(row, 17)?,
         finished_at: maybe_moment(row, 18)?,
@@ -195,7 +198,7 @@ pub(crate) fn summary(row: &Row<'_>) -> Result<JobSummary, SqliteFailure> {
     Ok(JobSummary {
         rests: JobSummary::rest(state_of(row.get(0)?)?),
         paused_from: paused_from(row, 1)?,
-        redrives: row.get(2)?,
+        redrives: run_count(row, 2)?,
         plan: marks(row, 3)?.and_then(|marks| marks.plan),
         reason: reason(row, 4)?,
         finished_at: maybe_moment(row, 5)?,
@@ -204,8 +207,8 @@ pub(crate) fn summary(row: &Row<'_>) -> Result<JobSummary, SqliteFailure> {
 }
 
 fn paused_from(row: &Row<'_>, column: usize) -> Result<Option<PausedFrom>, SqliteFailure> {
-    let code = row.get::<_, Option<i64>>(column)?;
-    Ok(code.map(state_of).transpose()?.and_then(PausedFrom::of))
+    let code = row.get_ref(column)?.as_i64_or_null().unwrap_or_default();
+    Ok(code.and_then(|code| state_of(code).ok()).and_then(PausedFrom::of))
 }
 
 fn reason(row: &Row<'_>, column: usize) -> Result<Option<TerminalReason>, SqliteFailure> {
@@ -431,7 +434,6 @@ fn fingerprint(text: String) -> Result<Fingerprint, SqliteFailure> {
 }
 
 pub(crate) fn incident(row: &Row<'_>) -> Result<Incident, SqliteFailure> {
-    let standing: Option<String> = row.get(12)?;
     Ok(Incident {
         fingerprint: fingerprint(row.get(0)?)?,
         kind: row.get(1)?,
@@ -445,7 +447,7 @@ pub(crate) fn incident(row: &Row<'_>) -> Result<Incident, SqliteFailure> {
         first_version: row.get(9)?,
         last_version: row.get(10)?,
         sample_job: job_id(row, 11)?,
-        standing: standing.as_deref().map(Standing::from_text).transpose()?.unwrap_or_default(),
+        standing: text_of(row, 12)?.map(Standing::from_text).unwrap_or_default(),
     })
 }
 
@@ -462,7 +464,7 @@ pub(crate) fn archived(row: &Row<'_>) -> Result<(JobId, Archived), SqliteFailure
 /// A count that was kept or counted.
 pub(crate) fn count(row: &Row<'_>, column: usize) -> Result<u64, SqliteFailure> {
     let number: i64 = row.get(column)?;
-    u64::try_from(number).map_err(|_| SqliteFailure::Unreadable(format!("a count is negative: {number}")))
+    Ok(u64::try_from(number).unwrap_or_default())
 }
 
 /// Reads whether a queue is paused, and the note of that.
@@ -475,13 +477,20 @@ pub(crate) fn pause(row: &Row<'_>, at: usize) -> Result<Option<PauseNote>, Sqlit
 pub(crate) fn worker(row: &Row<'_>) -> Result<WorkerRow, SqliteFailure> {
     Ok(WorkerRow {
         id: worker_id(row, 0)?,
-        name: row.get(1)?,
-        code_version: row.get(2)?,
-        queues: maybe_json(row, 3)?.unwrap_or_default(),
-        kinds: maybe_json(row, 4)?.unwrap_or_default(),
+        // Whoever looks at workers looks at all of them: one that is damaged is shown as well as it can be (C7).
+        name: text_of(row, 1)?.unwrap_or_default().to_owned(),
+        code_version: text_of(row, 2)?.map(str::to_owned),
+        queues: readable_json(row, 3)?,
+        kinds: readable_json(row, 4)?,
         started_at: moment(row, 5)?,
         expires_at: moment(row, 6)?,
     })
+}
+
+/// A JSON column; as if it were empty when it is, or cannot be read.
+fn readable_json<T: DeserializeOwned + Default>(row: &Row<'_>, column: usize) -> Result<T, SqliteFailure> {
+    let text = text_of(row, column)?;
+    Ok(text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default())
 }
 
 /// A number of rows as SQLite takes it.

@@ -14,6 +14,7 @@ use backstop_core::job::{
 };
 use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
+use backstop_store::sharing::SharingWork;
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty,
     Error, Finding, Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter,
@@ -31,7 +32,7 @@ use crate::transaction::WriteTransaction;
 use crate::writer::Writer;
 use crate::{
     archive, check, claim, document, duty, fence, finish, incident, lines, open, operate, purge, queue,
-    run_limits, sharing, submit, worker,
+    run_limits, sharing, sharing_work, submit, worker,
 };
 
 /// A store in one SQLite file.
@@ -324,6 +325,15 @@ impl InspectStore for SqliteStore {
             let rooms = sharing::rooms(snapshot.conn, snapshot.lanes, &limits, &jobs, snapshot.now)?;
             Ok(jobs.iter().map(|job| rooms.hold(&job.queue, &job.kind, &job.needs)).collect())
         })
+    }
+
+    fn sharing_work(
+        &self,
+        queues: Vec<String>,
+        limits: Vec<RunLimit>,
+        most: usize,
+    ) -> Answer<'_, Vec<SharingWork>> {
+        self.read(move |snapshot| sharing_work::work(snapshot, &queues, &limits, most))
     }
 
     fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {

@@ -105,7 +105,7 @@ impl IncidentTally {
             let open = self.open.remove(count.fingerprint.as_str()).unwrap_or_default();
             seen.extend(write_count(conn, count, open, now)?);
         }
-        let aftermath = Aftermath::of(&counts, seen, now)?;
+        let aftermath = Aftermath::of(&counts, seen, now);
         for (fingerprint, standing) in &aftermath.standings {
             conn.prepare_cached(sql::INCIDENT_STAND)?.execute([fingerprint, standing])?;
         }
@@ -144,6 +144,7 @@ fn write_count(
         count.sample_job.as_bytes(),
     ];
     rows::first(&mut *conn.prepare_cached(sql::INCIDENT_COUNT)?, values, |row| {
-        Ok(Seen { fingerprint: count.fingerprint.to_string(), failures: row.get(0)?, standing: row.get(1)? })
+        let standing = rows::text_of(row, 1)?.map(str::to_owned);
+        Ok(Seen { fingerprint: count.fingerprint.to_string(), failures: row.get(0)?, standing })
     })
 }

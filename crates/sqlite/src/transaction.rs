@@ -154,8 +154,8 @@ impl<'c> WriteTransaction<'c> {
     pub(crate) fn flush(&mut self) -> Result<(), SqliteFailure> {
         lines::advance(self)?;
         self.write_updates()?;
-        for (key, body) in EndNote::documents(&std::mem::take(&mut self.ended)) {
-            let values = params![Drawer::WorkflowEnds.as_str(), key, body];
+        for ends in EndNote::documents(&std::mem::take(&mut self.ended)) {
+            let values = params![Drawer::WorkflowEnds.as_str(), ends.key(self.now), ends.body];
             self.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
         }
         self.write_messages()?;

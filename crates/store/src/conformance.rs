@@ -208,6 +208,7 @@ macro_rules! conformance {
                 an_end_that_is_told_again_is_sent_once
                 rejects_are_sent_once
                 events_are_sent_in_order_per_job
+                a_sink_is_sent_the_events_that_it_wants
                 a_batch_that_is_refused_sends_nothing
                 what_a_full_sink_does_not_get_is_counted
                 a_backlog_is_measured_for_each_sink
@@ -242,6 +243,8 @@ macro_rules! conformance {
             workflows: [
                 ends_of_parts_are_noted
                 ends_together_are_one_document
+                parts_with_a_past_are_noted
+                ends_of_a_changed_claim_are_noted
                 a_part_that_ends_again_says_so
                 a_step_waits_until_it_is_released
                 a_paused_step_is_released_into_its_pause
@@ -417,6 +420,7 @@ macro_rules! conformance {
                 a_pool_lends_no_more_permits_than_it_has
                 whatever_ends_a_run_gives_back_what_it_held
                 what_the_dead_held_comes_back
+                nobody_but_its_owner_gives_a_name_back
                 keys_take_turns_whoever_waits_longer
                 a_weight_gives_a_key_more_starts_in_its_turn
                 jobs_that_share_nothing_take_their_turn
@@ -428,11 +432,13 @@ macro_rules! conformance {
                 a_deferral_that_lasts_too_long_ends_the_job
                 many_keys_without_room_do_not_hide_one_with_room
                 what_keeps_a_job_back_is_told
+                what_could_start_of_jobs_that_share_is_told
                 jobs_that_share_are_not_claimed_ahead
             ]
             lines: [
                 jobs_of_one_key_run_one_after_the_other
                 lines_do_not_wait_for_each_other
+                a_line_goes_across_queues_and_kinds
                 the_order_of_submits_counts_and_nothing_else
                 the_head_keeps_its_turn_until_it_has_ended_well
                 a_crashed_head_keeps_its_turn

@@ -15,6 +15,7 @@ use backstop_core::job::{
 use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
+use crate::sharing::SharingWork;
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty,
     Finding, Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter,
@@ -160,6 +161,7 @@ verbs! {
         held_lanes() -> Vec<HeldLane>;
         run_limits(limits: Vec<RunLimit>) -> Vec<RunLimitView>;
         shared_holds(jobs: Vec<SharingJob>, limits: Vec<RunLimit>) -> Vec<Option<SharedHold>>;
+        sharing_work(queues: Vec<String>, limits: Vec<RunLimit>, most: usize) -> Vec<SharingWork>;
         lines(range: LineRange) -> Page<LineView, String>;
         check() -> Vec<Finding>;
     }

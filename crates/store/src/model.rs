@@ -41,7 +41,7 @@ use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use self::tables::{ModelCommit, Tables};
-use crate::sharing::LastTurn;
+use crate::sharing::{LastTurn, SharingWork};
 use crate::show::{PauseNote, queue_page};
 use crate::working_set::Wants;
 use crate::{
@@ -365,6 +365,15 @@ impl InspectStore for ModelStore {
         limits: Vec<RunLimit>,
     ) -> Answer<'_, Vec<Option<SharedHold>>> {
         Box::pin(async move { self.read(|tables, now| Ok(tables.shared_holds(&jobs, &limits, now))) })
+    }
+
+    fn sharing_work(
+        &self,
+        queues: Vec<String>,
+        limits: Vec<RunLimit>,
+        most: usize,
+    ) -> Answer<'_, Vec<SharingWork>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.sharing_work(&queues, &limits, most, now))) })
     }
 
     fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {

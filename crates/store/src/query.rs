@@ -214,6 +214,10 @@ pub struct QueueView {
     pub pause_note: Option<String>,
     /// Jobs that may be claimed now or later; those of held lanes are not counted here.
     pub pending: u64,
+    /// Those of them that share something while they run: a key, a name, permits (H5, H6). It says whether
+    /// [`crate::InspectStore::sharing_work`] has anything to tell, and is not shown.
+    #[serde(skip)]
+    pub sharing: u64,
     /// Jobs held for a dependency, a signal or code.
     pub waiting: u64,
     /// Jobs that workers hold.

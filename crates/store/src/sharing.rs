@@ -6,6 +6,7 @@
 //! together are one more that takes turns. A key that has no room is passed by, however many jobs wait under it.
 //!
 //! [`plan`] decides. It knows the beginnings of the keys that were read, and says of which ones it needs more.
+//! [`plan_all`] decides the same for somebody who takes nothing and only wants to know how much could start (H9).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -162,6 +163,66 @@ pub fn plan(input: &TurnInput<'_>) -> TurnPlan {
     while round.total < input.limit && round.go_round(&order) {}
     round.plan.last = round.plan.last.filter(|_| contested);
     round.plan
+}
+
+/// What could start now of the jobs of one queue that share something, `most` of them at most, whatever limits say that
+/// count all runs together.
+#[must_use]
+pub fn plan_all(stacks: &[KeyedJobs], rooms: &SharedRooms, most: usize) -> TurnPlan {
+    let limits = RunRooms::new([], Timestamp::EPOCH);
+    plan(&TurnInput {
+        stacks,
+        last: "",
+        limit: most,
+        most_sharing: most,
+        with_plain: false,
+        aging: Aging::default(),
+        limits: &limits,
+        rooms,
+    })
+}
+
+/// Pending jobs of one queue and kind that share something, and how much of them could start: for those who ask how
+/// many workers there should be (H9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharingWork {
+    /// Their queue.
+    pub queue: Arc<str>,
+    /// Their kind.
+    pub kind: Arc<str>,
+    /// How many there are, due or not. Those that wait for code are not counted (H10).
+    pub pending: u64,
+    /// How many of them could start now: all of them where there were too many to look at.
+    pub startable: u64,
+}
+
+impl SharingWork {
+    /// What [`plan_all`] has found in a queue whose kinds have so many pending jobs that share something, when it was
+    /// asked for `most`.
+    #[must_use]
+    pub fn of(
+        queue: &Arc<str>,
+        pending: BTreeMap<Arc<str>, u64>,
+        stacks: &[KeyedJobs],
+        plan: &TurnPlan,
+        most: usize,
+    ) -> Vec<Self> {
+        let (mut keys, mut found) = (BTreeMap::<i64, usize>::new(), HashMap::<&str, u64>::new());
+        for stack in stacks {
+            *keys.entry(stack.lane).or_default() += 1;
+        }
+        for (place, _) in &plan.jobs {
+            *found.entry(&*stacks[*place].kind).or_default() += 1;
+        }
+        // What was not looked at may all have room: to want somebody for nothing is better than to leave it waiting.
+        let all = plan.jobs.len() >= most || keys.values().any(|keys| *keys >= MOST_KEYS);
+        let work = |(kind, pending): (Arc<str>, u64)| {
+            let found = found.get(&*kind).copied().unwrap_or_default();
+            let startable = if all { pending } else { found.min(pending) };
+            Self { queue: queue.clone(), kind, pending, startable }
+        };
+        pending.into_iter().map(work).collect()
+    }
 }
 
 /// Rounds of turns under way.
@@ -389,6 +450,33 @@ mod tests {
         stacks[0] = stack("a", 2);
         let plan = turns(&stacks, "", 4, false, RunLimit::new("none"));
         assert_eq!((keys(&stacks, &plan).as_str(), plan.needs_more.len()), ("aba", 0));
+    }
+
+    #[test]
+    fn what_could_start_is_counted_and_what_was_not_looked_at_counts_as_startable() {
+        // H9, H5
+        let stacks = [stack("a", 5), stack("b", 5)];
+        let two = RunLimit { by: CountBy::Key, concurrency: Some(2), ..RunLimit::new("two") };
+        let rooms = SharedRooms::new([two], HashMap::new(), HashMap::new(), NOW);
+        let kind: Arc<str> = "send".into();
+        let work = |stacks: &[KeyedJobs], most: usize| {
+            let (queue, pending) = ("mail".into(), BTreeMap::from([(kind.clone(), 12)]));
+            let plan = plan_all(stacks, &rooms, most);
+            SharingWork::of(&queue, pending, stacks, &plan, most).remove(0).startable
+        };
+        assert_eq!(work(&stacks, 100), 4);
+        assert_eq!(work(&stacks, 4), 12, "as many as were asked for: there may be more");
+        assert_eq!(work(&[], 100), 0, "none of them is due");
+        let many: Vec<KeyedJobs> = (0..MOST_KEYS).map(|key| stack(&format!("{key:03}"), 1)).collect();
+        assert_eq!(work(&many[1..], 10_000), 12, "no more than are pending");
+        let none = RunLimit { by: CountBy::Key, concurrency: Some(0), ..RunLimit::new("none") };
+        let rooms = SharedRooms::new([none], HashMap::new(), HashMap::new(), NOW);
+        let plan = plan_all(&many, &rooms, 10_000);
+        let pending = || BTreeMap::from([(kind.clone(), 900)]);
+        let of = |stacks: &[KeyedJobs]| {
+            SharingWork::of(&"mail".into(), pending(), stacks, &plan, 10_000).remove(0).startable
+        };
+        assert_eq!((of(&many[1..]), of(&many)), (0, 900), "behind so many keys there may be others");
     }
 
     #[test]

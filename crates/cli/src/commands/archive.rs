@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backstop::{JobId, Timestamp};
+use backstop::{JobId, State, Timestamp};
 use backstop_server::shape::{ArchivedJob, ExportedJob, Items, PruneAnswer, PruneRequest};
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
@@ -33,14 +33,7 @@ const VALUE_CHARS: usize = 2_000;
 #[derive(Debug, Subcommand)]
 pub(crate) enum ArchiveCommand {
     /// List archived jobs, newest first.
-    List {
-        /// At most this many.
-        #[arg(long, default_value_t = 20)]
-        limit: usize,
-        /// Continue after this job: `next_cursor` of the previous page.
-        #[arg(long, value_name = "ID")]
-        cursor: Option<JobId>,
-    },
+    List(ArchiveFilter),
     /// Show everything that is kept of an archived job.
     Show {
         /// The job: its id, or at least the first 6 characters of it.
@@ -57,6 +50,48 @@ pub(crate) enum ArchiveCommand {
     },
     /// Remove jobs that were archived long ago; a job that never ran stays.
     Prune(PruneOptions),
+}
+
+/// Options of `archive list`.
+#[derive(Debug, Args)]
+pub(crate) struct ArchiveFilter {
+    /// Ended in this status: succeeded, failed or canceled.
+    #[arg(long)]
+    status: Option<State>,
+    /// Of this kind.
+    #[arg(long)]
+    kind: Option<String>,
+    /// On this queue.
+    #[arg(long)]
+    queue: Option<String>,
+    /// With an id that was made before this moment, such as 2026-11-15T09:30:00Z.
+    #[arg(long, value_name = "MOMENT")]
+    created_before: Option<Timestamp>,
+    /// At most this many, up to 1000.
+    #[arg(long, default_value_t = 20)]
+    limit: usize,
+    /// Continue after this job: `next_cursor` of the previous page.
+    #[arg(long, value_name = "ID")]
+    cursor: Option<JobId>,
+}
+
+impl ArchiveFilter {
+    /// True when it leaves out jobs.
+    const fn narrows(&self) -> bool {
+        let of_jobs = self.status.is_some() || self.kind.is_some() || self.queue.is_some();
+        of_jobs || self.created_before.is_some() || self.cursor.is_some()
+    }
+
+    fn query(&self) -> String {
+        query([
+            ("status", self.status.map(|status| status.to_string())),
+            ("kind", self.kind.clone()),
+            ("queue", self.queue.clone()),
+            ("created_before", self.created_before.map(|moment| moment.to_string())),
+            ("limit", Some(self.limit.to_string())),
+            ("cursor", self.cursor.map(|cursor| cursor.to_string())),
+        ])
+    }
 }
 
 /// Options of `archive prune`.
@@ -76,7 +111,7 @@ pub(crate) struct PruneOptions {
 pub(crate) async fn run(command: ArchiveCommand, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     match command {
-        ArchiveCommand::List { limit, cursor } => list(limit, cursor, &client, app).await?,
+        ArchiveCommand::List(filter) => list(&filter, &client, app).await?,
         ArchiveCommand::Show { id, reveal } => show(client.job_id(&id).await?, reveal, &client, app).await?,
         ArchiveCommand::Export { to } => export(ExportTarget::open(to.as_deref())?, &client, app).await?,
         ArchiveCommand::Prune(options) => return prune(&options, &client, app).await,
@@ -88,14 +123,19 @@ fn page_of(limit: usize, cursor: Option<String>) -> String {
     query([("limit", Some(limit.to_string())), ("cursor", cursor)])
 }
 
-async fn list(limit: usize, cursor: Option<JobId>, client: &Client, app: &App) -> Result<(), Problem> {
-    let page = page_of(limit, cursor.map(|cursor| cursor.to_string()));
-    let found: Items<ArchivedJob> = client.get(&format!("{ARCHIVE}{page}")).await?;
+async fn list(filter: &ArchiveFilter, client: &Client, app: &App) -> Result<(), Problem> {
+    let found: Items<ArchivedJob> = client.get(&format!("{ARCHIVE}{}", filter.query())).await?;
     if app.out.json {
         return app.out.items(&found.items, found.next_cursor);
     }
     if found.items.is_empty() {
-        return app.out.page("no job is archived: `backstop job list` shows those that are not");
+        return match found.next_cursor {
+            Some(next) => app.out.page(&format!(
+                "none of the thousand archived jobs that were looked at is like that: add --cursor {next} to go on"
+            )),
+            None if filter.narrows() => app.out.page("no archived job is like that"),
+            None => app.out.page("no job is archived: `backstop job list` shows those that are not"),
+        };
     }
     let now = client.now().await?;
     let heads = ["id", "kind", "queue", "status", "runs", "archived"];

@@ -117,7 +117,7 @@ impl Followed<'_> {
         if block.event == "gap" {
             self.app
                 .out
-                .warn("some events are missing here: they came too fast, or the server was restarted");
+                .warn("some events are missing here: they came too fast, or nobody followed for too long");
             return Ok(());
         }
         self.left = self.left.map(|left| left.saturating_sub(1));

@@ -19,6 +19,7 @@ mod filter;
 pub(crate) mod handoff;
 pub(crate) mod incident;
 pub(crate) mod job;
+mod job_options;
 mod json_lines;
 pub(crate) mod key;
 pub(crate) mod limit;

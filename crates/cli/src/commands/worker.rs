@@ -6,9 +6,10 @@ use clap::Subcommand;
 
 use crate::app::App;
 use crate::output::clean;
+use crate::output::figures::grouped;
 use crate::output::paint::Colour;
 use crate::output::span::relative;
-use crate::output::table::{TextTable, inked, number, short, text};
+use crate::output::table::{TextTable, inked, short, text};
 use crate::problem::{Exit, Problem};
 
 /// Where they are listed.
@@ -39,7 +40,8 @@ pub(crate) async fn run(command: WorkerCommand, app: &App) -> Result<Exit, Probl
 
 fn table(app: &App, workers: &[Worker], now: Timestamp) -> String {
     let heads = ["id", "name", "state", "running", "queues", "kinds", "version", "up since"];
-    let mut table = TextTable::new(&app.out, &heads).flexible(&[4, 5]).drop_first(&[6, 7, 5, 4]);
+    let table = TextTable::new(&app.out, &heads);
+    let mut table = table.flexible(&[4, 5]).drop_first(&[6, 7, 5, 4]).figures(&[3]);
     for worker in workers {
         let state = match &worker.paused {
             _ if !worker.live => {
@@ -56,7 +58,7 @@ fn table(app: &App, workers: &[Worker], now: Timestamp) -> String {
             text(&worker.id.to_string()),
             text(&worker.name),
             state,
-            worker.running.map_or_else(|| text("-"), number),
+            text(&running(worker)),
             short(&worker.queues.join(", "), 200),
             short(&kinds.join(", "), 200),
             text(worker.code_version.as_deref().unwrap_or("-")),
@@ -64,6 +66,15 @@ fn table(app: &App, workers: &[Worker], now: Timestamp) -> String {
         ]);
     }
     table.text()
+}
+
+/// How many jobs it holds, and how many it runs at once at most where it says so.
+fn running(worker: &Worker) -> String {
+    let held = worker.running.map_or_else(|| "-".to_owned(), grouped);
+    if worker.slots.is_empty() {
+        return held;
+    }
+    format!("{held} of {}", grouped(worker.slots.values().sum()))
 }
 
 /// What the kinds of live workers need, each with its last result (H2).
@@ -102,4 +113,27 @@ fn paused(workers: &[Worker]) -> Option<String> {
         Some(format!("{} claims nothing: {why}\n", clean(&worker.name)))
     });
     Some(lines.collect::<String>()).filter(|lines| !lines.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn what_runs_stands_beside_the_slots() {
+        // H5
+        let shown = |held: Value, slots: Value| {
+            let worker = json!({
+                "id": "0192f3a4-5b6c-7d8e-9f01-23456789abcd", "name": "abe", "code_version": null,
+                "queues": [], "kinds": [], "started_at": "2026-11-15T09:30:00Z",
+                "expires_at": "2026-11-15T09:31:00Z", "live": true, "running": held, "slots": slots,
+            });
+            running(&serde_json::from_value(worker).expect("a worker"))
+        };
+        assert_eq!(shown(json!(3), json!({ "mail": 8, "other": 1_200 })), "3 of 1,208");
+        assert_eq!(shown(json!(3), json!({})), "3", "it has not said how many");
+        assert_eq!(shown(json!(null), json!({ "mail": 8 })), "- of 8", "it also serves what is not seen");
+    }
 }

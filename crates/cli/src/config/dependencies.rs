@@ -1,4 +1,5 @@
-//! What `[kinds.NAME] dependency` and `[dependencies.NAME]` say of what jobs need that may be away (H1).
+//! What `[kinds.NAME] dependency` and `[dependencies.NAME]` say of what jobs need that may be away (H1), and which
+//! `[circuits.NAME]` nobody needs (H3).
 
 use std::time::Duration;
 
@@ -42,7 +43,9 @@ pub(super) fn take(config: &mut Config, name: &str, word: &str, value: &PlainVal
     Ok(())
 }
 
-/// Refuses dependencies that no kind needs, times between checks that nobody makes, and pointers to parts of nothing.
+/// Refuses dependencies and circuits that no kind needs, times between checks that nobody makes, and pointers to parts
+/// of nothing. What reads this file learns of no other kinds that need something: a worker that is a program of its own
+/// has settings of its own.
 pub(super) fn unused(found: &[FileValue], config: &Config) -> Vec<ConfigFault> {
     let mut faults: Vec<ConfigFault> = Vec::new();
     for one in found {
@@ -54,13 +57,17 @@ pub(super) fn unused(found: &[FileValue], config: &Config) -> Vec<ConfigFault> {
             faults.push(ConfigFault { place: one.place.clone(), key: one.path.join("."), message });
         }
     }
-    for one in found.iter().filter(|one| one.path.first().is_some_and(|section| section == "dependencies")) {
-        let Some(name) = one.path.get(1) else { continue };
+    for one in found {
+        let [section, name, _] = &one.path[..] else { continue };
+        if section != "dependencies" && section != "circuits" {
+            continue;
+        }
         let needs = |(kind, key): (&String, &String)| {
             key == name || (config.dependency_fields.contains_key(kind) && is_one_of(name, key))
         };
         let needed = config.kind_dependencies.iter().any(needs);
-        let checked = found.iter().any(|other| other.path == ["dependencies", name.as_str(), "check"]);
+        let checked = section == "circuits"
+            || found.iter().any(|other| other.path == ["dependencies", name.as_str(), "check"]);
         let message = if !needed {
             format!(
                 "no kind needs dependency `{name}`: write dependency = \"{name}\" in [kinds.KIND] of one that does"
@@ -96,6 +103,10 @@ mod tests {
         let used = "kinds.mail.dependency = 'smtp'\n";
         for (text, told) in [
             ("dependencies.smtp.check = 'tcp://mail:25'", "no kind needs dependency `smtp`"),
+            // H3
+            ("circuits.smtp.probes = 5", "no kind needs dependency `smtp`: write dependency = \"smtp\" in"),
+            ("kinds.mail.dependency = 'smpt'\ncircuits.smtp.probes = 5", "no kind needs dependency `smtp`"),
+            (&format!("{used}circuits.'smtp:eu'.probes = 5"), "no kind needs dependency `smtp:eu`"),
             (
                 "kinds.mail.dependency = 'smpt'\ndependencies.smtp.check = 'tcp://mail:25'\n\
               dependencies.smtp.every = '5s'",
@@ -129,7 +140,9 @@ mod tests {
             "{used}dependencies.smtp.check = 'http://mail:8025/health'\ndependencies.smtp.every = '5s'"
         );
         assert_eq!(faults(&good), [""; 0]);
-        let several = "kinds.mail.dependency_from = '/host'\ndependencies.'smtp:eu'.check = 'tcp://eu:25'";
+        assert_eq!(faults(&format!("{used}circuits.smtp.probes = 5")), [""; 0]);
+        let several = "kinds.mail.dependency_from = '/host'\ndependencies.'smtp:eu'.check = 'tcp://eu:25'\n\
+            circuits.'smtp:eu'.probes = 5";
         assert_eq!(faults(&format!("{used}{several}")), [""; 0]);
     }
 }

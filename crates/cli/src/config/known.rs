@@ -164,6 +164,7 @@ fn beside(path: &str) -> String {
         "dependencies.mail.every" => {
             "kinds.send.dependency = 'mail'\ndependencies.mail.check = 'tcp://127.0.0.1:25'\n".to_owned()
         }
+        path if path.starts_with("circuits.mail") => "kinds.send.dependency = 'mail'\n".to_owned(),
         _ => String::new(),
     }
 }
@@ -229,6 +230,7 @@ fn company(path: &str) -> &'static str {
         path if path.starts_with("queues.mail") => "queues.mail.concurrency = 16\n",
         "kinds.mail.dependency_from" => "kinds.mail.dependency = 'smtp'\n",
         path if path.starts_with("kinds.mail") => "kinds.mail.timeout = '1s'\n",
+        path if path.starts_with("circuits.mail") => "kinds.send.dependency = 'mail'\n",
         path if path.starts_with("dependencies.mail") => {
             "kinds.send.dependency = 'mail'\ndependencies.mail.check = 'tcp://127.0.0.1:25'\n"
         }

@@ -290,6 +290,7 @@ const BRIDGE: &[ConfigKey] = &[
             value("to_queue", ValueKind::Text),
             value("id", ValueKind::Text),
             value("prefetch", ValueKind::Count),
+            value("concurrency", ValueKind::Count),
             value("consumer", ValueKind::Text),
             value("hold", ValueKind::Span),
             value("body_field", ValueKind::Text),
@@ -421,6 +422,7 @@ pub(crate) const FILE: &[ConfigKey] = &[
             value("max_kept", ValueKind::Count),
         ]),
     ),
+    key("events", KeyShape::Section(&[value("keep", ValueKind::Span), value("keep_ms", ValueKind::Millis)])),
     key(
         "retention",
         KeyShape::Section(&[

@@ -246,11 +246,9 @@ impl Settings {
             (["retention", "archive"], PlainValue::Span(span)) => self.engine.retention.archive = Some(*span),
             (["retention", word], value) => take_retirement(&mut self.engine.retirement, word, kept(value)),
             (["rejects", word], value) => rejects::take(&mut self.engine.rejects, word, value),
+            (["events", "keep"], PlainValue::Span(span)) => self.engine.event_log.keep = *span,
             (["signals", word], value) => take_signals(&mut self.engine.signals, word, value),
-            (["server", "audit_retention"], PlainValue::Span(span)) => {
-                self.engine.audit_retention = Some(*span)
-            }
-            (["server", "audit_retention"], _) => self.engine.audit_retention = None,
+            (["server", "audit_retention"], value) => self.engine.audit_retention = kept(value),
             (["sanitize", "patterns"], PlainValue::Texts(patterns)) => self.redact(patterns)?,
             (["telemetry", "otlp_endpoint"], PlainValue::Text(endpoint)) => {
                 self.otlp = Some(endpoint.clone())
@@ -378,6 +376,7 @@ impl Settings {
             ("workers.scale_down_after".to_owned(), json!(exact(self.scale.down_after))),
             ("signals.keep".to_owned(), json!(exact(self.engine.signals.keep))),
             ("signals.max_kept".to_owned(), json!(self.engine.signals.max_kept)),
+            ("events.keep".to_owned(), json!(exact(self.engine.event_log.keep))),
             ("alerts.gap".to_owned(), json!(exact(self.engine.alerts.gap))),
             ("alerts.log".to_owned(), json!(false)),
             ("handlers.command.allow".to_owned(), json!([])),

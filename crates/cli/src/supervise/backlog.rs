@@ -127,3 +127,25 @@ async fn in_time<T>(call: impl Future<Output = Result<T, Problem>>) -> Result<T,
         .await
         .unwrap_or_else(|_| Err(Problem::failed("no_answer", "no answer within 10 s")))
 }
+
+#[cfg(test)]
+mod tests {
+    use backstop::Backstop;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_watcher_that_has_panicked_is_started_again() {
+        // H9, H11
+        let engine = Backstop::open("memory:").await.expect("memory");
+        let client = Arc::new(Client::here(engine, &[], "ann".to_owned()));
+        let backlog = Backlog { queues: Vec::new(), every: Duration::from_millis(1) };
+        let mut looks = BacklogLooks::begin(backlog, client);
+        assert!(looks.next().await.queues.is_ok());
+        // As if it had panicked: nobody is there who would tell of another look.
+        (_, looks.looks) = mpsc::channel(1);
+        looks.tell_workers(true);
+        let look = looks.next().await;
+        assert!(look.queues.is_ok() && look.workers.is_some(), "the new one knows what is wanted of it");
+    }
+}

@@ -47,6 +47,16 @@ fn archived_jobs_are_listed_shown_and_exported() {
     let cursor = page["next_cursor"].as_str().expect("more rows");
     let rest = program.run(&["archive", "list", "--cursor", cursor, "--json"]).exits(0).json();
     assert_eq!(rest["items"][0]["id"], json!(well));
+    let found = |conditions: &[&str]| -> Vec<Value> {
+        let args = [&["archive", "list", "--json"], conditions].concat();
+        let page = program.run(&args).exits(0).json();
+        page["items"].as_array().expect("a list").iter().map(|one| one["id"].clone()).collect()
+    };
+    assert_eq!(found(&["--status", "failed"]), [json!(dead)]);
+    assert_eq!(found(&["--kind", "play", "--queue", "default"]).len(), 3);
+    assert_eq!(found(&["--created-before", "2020-01-01T00:00:00Z"]).len(), 0);
+    program.run(&["archive", "list", "--kind", "mail"]).exits(0).says(&["no archived job is like that"]);
+    program.run(&["archive", "list", "--status", "running"]).exits(0).says(&["no archived job is like that"]);
     program.run(&["archive", "show", &dead]).exits(0).says(&[
         "play",
         &dead,

@@ -13,7 +13,7 @@ fn settings(redis: &Redis) -> String {
     let url = redis.url().replace("redis://", "redis://:hunter2@");
     format!(
         "[handlers.event]\nallow = ['order.*']\n[bridges.orders]\nbroker = '{url}'\n\
-         [bridges.orders.source]\nqueue = 'orders'\nkind = 'event'\n\
+         [bridges.orders.source]\nqueue = 'orders'\nkind = 'event'\nconcurrency = 2\n\
          [bridges.orders.sink]\nqueue = 'paid'\nof = ['results', 'dead_letters']\n"
     )
 }
@@ -109,6 +109,13 @@ fn every_process_shows_pauses_and_tests_a_bridge() {
     let worker = started(&program, &["up", "--no-api"]);
     until("a job", || shown()["in"] == 1);
     assert_eq!((&shown()["state"], &shown()["last_error"]), (&"running".into(), &Value::Null));
+    until("its consumers", || shown()["source"]["consuming"] == 2);
+    assert_eq!(
+        (&shown()["source"]["concurrency"], &shown()["processes"][0]["consuming"]),
+        (&2.into(), &2.into())
+    );
+    let page = run(&["bridge", "show", "orders"]).exits(0).stdout;
+    assert!(page.contains("2 in each process, 2 take messages now"), "{page}");
     let paused = run(&["bridge", "pause", "orders"]).exits(0).stdout;
     assert!(paused.starts_with("bridge `orders` is paused within 5 seconds"), "{paused}");
     until("the pause", || shown()["processes"][0]["state"] == "paused");

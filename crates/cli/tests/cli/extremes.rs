@@ -29,7 +29,7 @@ const NUMBERS: [&str; 7] =
     ["0", "-1", "4294967295", "4294967296", "18446744073709551615", "18446744073709551616", "1e400"];
 
 /// A command up to the flag that gets the value, and what the flag takes.
-const FLAGS: [(&str, &[&str]); 35] = [
+const FLAGS: [(&str, &[&str]); 36] = [
     ("enqueue mail --run-at", &MOMENTS),
     ("enqueue mail --expires-at", &MOMENTS),
     ("enqueue mail --delay", &SPANS),
@@ -53,6 +53,7 @@ const FLAGS: [(&str, &[&str]); 35] = [
     ("dead purge --dry-run --older-than", &SPANS),
     ("dead purge --dry-run --created-before", &MOMENTS),
     ("archive list --limit", &NUMBERS),
+    ("archive list --created-before", &MOMENTS),
     ("archive prune --dry-run --older-than", &SPANS),
     ("alert list --limit", &NUMBERS),
     ("incident list --limit", &NUMBERS),

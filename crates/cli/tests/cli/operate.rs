@@ -82,6 +82,28 @@ fn keys_names_and_pools_are_said_on_the_command_line() {
 }
 
 #[test]
+fn a_key_is_listed_with_its_head_and_a_blocked_one_is_skipped() {
+    // L21
+    let program = Program::new();
+    let enqueue = || program.enqueue(&["mail", "--ordering-key", "account 7"]);
+    let (first, second) = (enqueue(), enqueue());
+    program.run(&["key", "list"]).exits(0).says(&["account 7", "pending"]);
+    program.run(&["key", "list", "--blocked"]).exits(0).says(&["no ordering key is blocked"]);
+    program.run(&["job", "explain", &second]).exits(0).says(&["account 7", &first]);
+    program.run(&["job", "pause", &first]).exits(0);
+    program.run(&["key", "list", "--blocked"]).exits(0).says(&["account 7", "blocked: paused"]);
+    let line = json!({ "key": "account 7", "head": first, "status": "paused", "blocked": true, "waiting": 1,
+        "queue": "default", "kind": "mail" });
+    assert_eq!(program.run(&["key", "list", "--json"]).exits(0).json()["items"], json!([line]));
+    let skip = ["key", "skip", "account 7", "--reason", "no use"];
+    program.run(&skip).exits(0).says(&["was paused and is now canceled", "`account 7`"]);
+    let given_up = program.run(&["job", "show", &first, "--json"]).exits(0).json();
+    assert_eq!((&given_up["status"], &given_up["cancel_reason"]), (&json!("canceled"), &json!("no use")));
+    assert_eq!(program.run(&["job", "show", &second, "--json"]).exits(0).json()["status"], "pending");
+    program.run(&["key", "skip", "none"]).tells(&["no job with the ordering key `none` waits or runs"]);
+}
+
+#[test]
 fn schedules_are_set_listed_and_fired_and_those_of_the_file_are_its_own() {
     // W11
     let program = Program::new();
@@ -102,6 +124,28 @@ fn schedules_are_set_listed_and_fired_and_those_of_the_file_are_its_own() {
     let backfill = [&["schedule", "backfill", "night"], &range[..]].concat();
     program.run(&backfill).exits(0).says(&["2 jobs submitted"]);
     program.run(&backfill).exits(0).says(&["0 jobs submitted, 2 were there"]);
+    // What a set does not name stays as it is.
+    let more =
+        ["schedule", "set", "night", "--limit-key", "acme", "--payload", r#"{"to":"ann"}"#, "--delay", "1h"];
+    let more = [&more[..], &["--param", "region=eu", "--business-key", "one", "--expires-in", "2h"]].concat();
+    program.run(&more).exits(0).says(&["schedule `night` set: 30 2 * * * Europe/Berlin"]);
+    let urgent = ["schedule", "set", "night", "--priority", "high", "--on-conflict", "skip"];
+    program.run(&urgent).exits(0).says(&["schedule `night` set: 30 2 * * * Europe/Berlin"]);
+    program.run(&["schedule", "show", "night"]).exits(0).says(&["catch_up:3", "mail", "high"]);
+    let id = program.run(&["schedule", "run", "night"]).exits(0).stdout.trim().to_owned();
+    let job = program.run(&["job", "show", &id, "--json"]).exits(0).json();
+    assert_eq!((&job["limit_key"], &job["business_key"]), (&json!("acme"), &json!("one")), "{job}");
+    assert_eq!((&job["params"], &job["priority"]), (&json!({ "region": "eu" }), &json!(3)), "{job}");
+    assert!(job["expires_at"].is_string(), "{job}");
+    let skipped = "0 jobs submitted, 3 skipped, because another job holds the business key";
+    let range = ["--from", "2026-01-05T00:00:00Z", "--to", "2026-01-08T00:00:00Z"];
+    program.run(&[&["schedule", "backfill", "night"], &range[..]].concat()).exits(0).says(&[skipped]);
+    let often = ["schedule", "set", "night", "--every", "1h"];
+    program.run(&often).exits(0).says(&["schedule `night` set: every 1 h"]);
+    program.run(&["schedule", "set", "night", "--replace", "--every", "1h"]).exits(3).tells(&["kind"]);
+    let anew = ["schedule", "set", "night", "--replace", "--every", "1h", "--kind", "mail"];
+    program.run(&anew).exits(0).says(&["schedule `night` set: every 1 h"]);
+    program.run(&["schedule", "show", "night"]).exits(0).says(&["fire_once", "normal"]);
     let never = ["schedule", "set", "never", "--cron", "0 0 30 2 *", "--kind", "mail"];
     program.run(&never).exits(3).tells(&["it never fires"]);
     program.run(&["schedule", "delete", "night"]).exits(0).says(&["deleted"]);

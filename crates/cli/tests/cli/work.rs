@@ -44,6 +44,31 @@ fn a_backlog_brings_more_processes_and_an_idle_time_fewer() {
 }
 
 #[test]
+fn no_more_processes_come_than_a_limit_leaves_work_for() {
+    // H9, H5
+    let program = prepared();
+    let limit = |most: &str| {
+        let set = ["limit", "set", "few", "--queue", "default", "--concurrency", most];
+        program.run(&set).exits(0);
+    };
+    limit("2");
+    for _ in 0..4 {
+        hold(&program);
+    }
+    let mut work = Supervised::start(&program, &["--processes", "1..4"]);
+    work.started();
+    // Four jobs would have brought two processes, and then four.
+    for (from, to) in [(1, 2), (2, 3), (3, 4)] {
+        let scaled = work.next("scaled");
+        assert_eq!((&scaled["from"], &scaled["to"]), (&from.into(), &to.into()), "{scaled}");
+        work.started();
+        limit(if to == 2 { "3" } else { "4" });
+    }
+    let_go(&program, 4);
+    work.stop();
+}
+
+#[test]
 fn a_dead_process_is_replaced() {
     // H9
     let program = prepared();

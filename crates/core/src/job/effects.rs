@@ -47,6 +47,9 @@ pub struct EffectCall<'a> {
     pub key: &'a str,
     /// What is done when it may have happened.
     pub policy: EffectPolicy,
+    /// True when the other side was asked, under [`EffectPolicy::Verify`], and has not seen it: it is about to be
+    /// called.
+    pub not_seen: bool,
 }
 
 impl StepReplay {
@@ -79,11 +82,16 @@ impl StepHistory {
     /// # Errors
     /// As [`replay`](Self::replay).
     pub fn replay_effect(&self, call: &EffectCall<'_>, run: u32) -> Result<EffectReplay, StepsChanged> {
-        let EffectCall { index, name, key, policy } = *call;
+        let EffectCall { index, name, key, policy, not_seen } = *call;
         let index = index.unwrap_or_else(|| self.index_of(name));
         Ok(match self.replay(index, name, Some(key))? {
             StepReplay::Unknown { run: began, confirmed: false } if began == run => EffectReplay::Run,
-            replay => replay.under(policy),
+            replay => match replay.under(policy) {
+                // From here on this run may have done it, also when a person has confirmed what an earlier one may
+                // have done.
+                EffectReplay::Verify if not_seen => EffectReplay::Begin,
+                next => next,
+            },
         })
     }
 

@@ -4,6 +4,7 @@
 //! [`next`] is the whole state table; nothing else in the workspace decides where a job may go.
 
 mod callback;
+mod change;
 mod damage;
 mod defaults;
 mod effects;
@@ -39,6 +40,7 @@ mod waiting;
 mod record_tests;
 
 pub use callback::{CallbackInput, ParentEnd, ParentError};
+pub use change::JobChangeVerb;
 pub use damage::Damage;
 pub use defaults::JobDefaults;
 pub use effects::{EffectCall, EffectPolicy, EffectReplay};
@@ -46,6 +48,7 @@ pub use ending::{Ending, FailureRecord};
 pub use extras::JobExtras;
 pub use fired_by::FiredBy;
 pub use followed::read_document;
+pub(crate) use followed::value_or_text;
 pub use ledger::Attempt;
 pub use marks::{ALERT_WINDOW, AlertMark, InvalidPlanId, Marks, PlanId};
 pub use masked::{Mask, Masking};

@@ -29,7 +29,7 @@ fn running(fence: i64, started: bool) -> Record {
 }
 
 fn ending(cause: Cause, verdict: Verdict) -> Ending {
-    let mut ending = Ending::plain(job().spec.header(), cause, Decision { verdict, trace: Vec::new() });
+    let mut ending = Ending::plain(job().spec.header(), cause, Decision::plain(verdict));
     if cause.is_failure() {
         let fingerprint: Fingerprint = crate::failure::fingerprint::fingerprint("k", "E", "m");
         ending.failure = Some(FailureRecord { error_type: "E".into(), message: "m".into(), fingerprint });

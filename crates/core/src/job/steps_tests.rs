@@ -108,7 +108,7 @@ fn an_effect_is_unknown_from_its_beginning_to_its_outcome() {
 }
 
 fn charge(index: Option<u32>, key: &str, policy: EffectPolicy) -> EffectCall<'_> {
-    EffectCall { index, name: "charge", key, policy }
+    EffectCall { index, name: "charge", key, policy, not_seen: false }
 }
 
 #[test]
@@ -140,6 +140,26 @@ fn an_effect_that_is_called_again_after_a_redrive_is_unknown_again() {
         assert_eq!(stored.replay_effect(&call, 2), Ok(EffectReplay::Run), "the answer was lost: {policy:?}");
         let runs: Vec<u32> = stored.unknown().map(|mark| mark.run).collect();
         assert_eq!(runs, [2], "{policy:?}");
+    }
+}
+
+#[test]
+fn what_the_other_side_has_not_seen_is_begun_again() {
+    // W8
+    let verify = charge(Some(0), "k", EffectPolicy::Verify);
+    let not_seen = EffectCall { not_seen: true, ..verify };
+    for is_confirmed in [false, true] {
+        let mut stored = history(&[begun(0, "charge", "k")]);
+        if is_confirmed {
+            stored.confirm();
+        }
+        assert_eq!(stored.replay_effect(&verify, 2), Ok(EffectReplay::Verify));
+        assert_eq!(stored.replay_effect(&not_seen, 2), Ok(EffectReplay::Begin));
+        stored.write(&begun(0, "charge", "k"), 2);
+        assert_eq!(stored.replay_effect(&not_seen, 2), Ok(EffectReplay::Run), "the answer was lost");
+        assert_eq!(stored.unknown().map(|mark| mark.run).collect::<Vec<_>>(), [2]);
+        stored.write(&done(0, "charge"), 2);
+        assert_eq!(stored.replay_effect(&not_seen, 2), Ok(EffectReplay::Stored(0)));
     }
 }
 

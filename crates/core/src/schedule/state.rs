@@ -19,6 +19,17 @@ pub struct Fire {
     pub fire_time: Timestamp,
     /// The job.
     pub job: JobId,
+    /// True when nobody submits it any more: its job was submitted, or skipped, in the transaction that said so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub settled: bool,
+}
+
+impl Fire {
+    /// One that is decided and has not been submitted.
+    #[must_use]
+    pub const fn new(fire_time: Timestamp, job: JobId) -> Self {
+        Self { fire_time, job, settled: false }
+    }
 }
 
 /// Why a fire was passed over.
@@ -151,7 +162,7 @@ impl ScheduleState {
             self.problem = None;
             self.fires.retain(|fire| unsubmitted.contains(&fire.fire_time));
             let made = fires.into_iter().zip(std::iter::repeat_with(job));
-            self.fires.extend(made.map(|(fire_time, job)| Fire { fire_time, job }));
+            self.fires.extend(made.map(|(fire_time, job)| Fire::new(fire_time, job)));
         }
         true
     }

@@ -42,6 +42,11 @@ impl OwnDependencyKinds {
         self.lock().kinds.contains(kind)
     }
 
+    /// Kinds of which that is known.
+    pub(super) fn kinds(&self) -> Vec<Arc<str>> {
+        self.lock().kinds.iter().cloned().collect()
+    }
+
     /// True when there is nothing to store of a kind for now.
     fn is_settled(&self, kind: &str) -> bool {
         let known = self.lock();

@@ -10,7 +10,7 @@ use backstop_core::job::Spec;
 
 use crate::circuits::breakers::{CircuitCall, RunAdmission, circuit_open};
 use crate::config::Config;
-use crate::outcome::Failed;
+use crate::outcome::{Failed, Reply};
 use crate::parts::EngineParts;
 use crate::remote::CircuitPass;
 use crate::sealing;
@@ -78,10 +78,17 @@ impl EngineParts {
 }
 
 impl EngineParts {
-    /// Adds what a run in another process said of the dependency that it was let through to (H3).
-    pub(crate) fn note_call(&self, pass: Option<CircuitPass>, spec: &Spec, said: CallResult) {
-        let Some(pass) = pass else { return };
-        if let Some(key) = self.config.needed_by(spec, self.config.need_of(&spec.kind).as_ref()) {
+    /// Adds what a run in another process said of the dependency that it was let through to, and that its kind has
+    /// under this name (H3).
+    pub(crate) fn note_call(
+        &self,
+        pass: Option<CircuitPass>,
+        spec: &Spec,
+        said: impl FnOnce(&str, Option<&KindDependency>) -> CallResult,
+    ) {
+        let (Some(pass), need) = (pass, self.config.need_of(&spec.kind)) else { return };
+        if let Some(key) = self.config.needed_by(spec, need.as_ref()) {
+            let said = said(&key, need.as_ref());
             self.circuits.note(&CircuitCall::passed(&key, pass, spec.id), said);
         }
     }
@@ -89,9 +96,28 @@ impl EngineParts {
     /// A run in another process is over, and nobody will hear what it found out: another may try in its place at once.
     pub(crate) async fn give_try_back(&self, pass: Option<CircuitPass>, spec: &Spec) {
         if pass.is_some_and(|pass| pass.probe) {
-            self.note_call(pass, spec, CallResult::Ignored);
+            self.note_call(pass, spec, |_, _| CallResult::Ignored);
             self.circuits.tell(&self.into()).await;
         }
+    }
+}
+
+/// What a reply says of the dependency that its run was let through to.
+pub(crate) fn said_by(reply: &Reply, key: &str, need: Option<&KindDependency>) -> CallResult {
+    match &reply.0 {
+        Ok(_) => CallResult::Success,
+        Err(failed) => said_of(&failed.failure, key, need),
+    }
+}
+
+/// What a failure says of the dependency that its run was let through to: what its author says, else what follows from
+/// its cause (H4). Who finds something else unavailable says nothing of this one; code may call it as its kind does.
+pub(crate) fn said_of(failure: &Failure, key: &str, need: Option<&KindDependency>) -> CallResult {
+    let means_another = |named: &str| named != key && need.is_none_or(|need| *need.name != *named);
+    match (failure.call_result, failure.cause, failure.dependency.as_deref()) {
+        (Some(said), ..) => said,
+        (None, Cause::Rejected, Some(named)) if means_another(named) => CallResult::Ignored,
+        (None, cause, _) => CallResult::of(cause),
     }
 }
 
@@ -100,4 +126,35 @@ impl EngineParts {
 fn unavailable(key: &str, delay: Duration) -> Failure {
     let message = format!("dependency `{key}` is unavailable for this worker: the job is put off");
     Failure::new(Cause::Rejected, "DependencyUnavailable", message).retry_in(delay)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_something_else_away_says_nothing_of_its_own_dependency() {
+        // H3, H4
+        let need = KindDependency { name: "site".into(), from: Some("/host".into()) };
+        let failed = |cause, named: Option<&str>| {
+            let mut failure = Failure::new(cause, "Away", "no answer");
+            failure.dependency = named.map(str::to_owned);
+            failure
+        };
+        for (cause, named, result) in [
+            (Cause::Rejected, None, CallResult::Failure),
+            (Cause::Rejected, Some("site:eu"), CallResult::Failure),
+            (Cause::Rejected, Some("site"), CallResult::Failure),
+            (Cause::Rejected, Some("smtp"), CallResult::Ignored),
+            (Cause::Error, Some("smtp"), CallResult::Failure),
+            (Cause::Permanent, None, CallResult::Neutral),
+        ] {
+            assert_eq!(said_of(&failed(cause, named), "site:eu", Some(&need)), result, "{cause:?} {named:?}");
+        }
+        let mut other = failed(Cause::Rejected, Some("site"));
+        assert_eq!(said_of(&other, "own", None), CallResult::Ignored);
+        other.call_result = Some(CallResult::Failure);
+        assert_eq!(said_of(&other, "own", None), CallResult::Failure, "its author knows better");
+        assert_eq!(said_by(&Reply(Ok(None)), "own", None), CallResult::Success);
+    }
 }

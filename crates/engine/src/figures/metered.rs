@@ -7,7 +7,8 @@ use backstop_core::failure::{Cause, TerminalReason, Verdict};
 use backstop_core::job::{Ending, NewJob, NoteError, Remark, Stale, State};
 use backstop_core::{Lease, Refusal, WorkerId};
 use backstop_store::{
-    Answer, Claim, Claimed, Finish, Layer, Note, Overdue, Renewed, Signal, Store, Submit, Submitted, Term,
+    Amend, Amended, Answer, Claim, Claimed, Finish, Layer, Note, Overdue, Renewed, Signal, Store, Submit,
+    Submitted, Term,
 };
 
 use super::{Figures, LONG, SHORT};
@@ -106,6 +107,22 @@ impl Layer for Metered {
                     Ok(submitted) if submitted.deduplicated => figures.duplicates.add(queue, "", 1),
                     Ok(_) => figures.submitted.add(queue, "", 1),
                     Err(refusal) => figures.refused(refusal),
+                }
+            }
+        })
+    }
+
+    /// Jobs of fires count wherever they are submitted; those of workflows are counted as such.
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        let fired: Vec<Option<Arc<str>>> =
+            amend.jobs.iter().map(|job| job.spec.schedule().map(|_| job.spec.queue.clone())).collect();
+        self.timed("amend", self.inner.amend(amend), move |figures, amended| {
+            let Amended::Done { submitted, .. } = amended else { return };
+            for (queue, submitted) in fired.iter().zip(submitted) {
+                match queue {
+                    Some(queue) if submitted.deduplicated => figures.duplicates.add(queue, "", 1),
+                    Some(queue) => figures.submitted.add(queue, "", 1),
+                    None => {}
                 }
             }
         })

@@ -40,6 +40,12 @@ const START_TIME: Duration = Duration::from_secs(30);
 /// do ahead and by the gigabyte; what it really uses has to be looked at.
 const MEMORY_LOOK: Duration = Duration::from_millis(50);
 
+/// What a process uses of the memory that a run may have, as the kernel calls it.
+const IN_USE: &str = "RssAnon:";
+
+/// Earlier runs may leave one part of so many in use of what the limit leaves to a run.
+const LEFT_IN_USE: u64 = 4;
+
 /// How long the last words of a dead child may take to arrive: somebody who got away may hold its pipes.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
@@ -58,6 +64,8 @@ pub(super) struct IsolatedChild {
     listener: JoinHandle<()>,
     /// True when it was found to use more memory than it may.
     over_memory: bool,
+    /// The memory that it had in use when it could run jobs.
+    in_use_when_ready: u64,
     /// What limits its memory, where that may be a cgroup. Removed when the process above is gone.
     cgroup: Option<MemoryCgroup>,
 }
@@ -87,7 +95,10 @@ impl IsolatedChild {
         let said = link::send(&mut child.say, &hello).await;
         let ready = tokio::time::timeout(START_TIME, child.heard.recv());
         match (said, ready.await) {
-            (Ok(()), Ok(Some(ChildMessage::Ready))) => Ok(child),
+            (Ok(()), Ok(Some(ChildMessage::Ready))) => {
+                child.in_use_when_ready = child.memory(IN_USE);
+                Ok(child)
+            }
             (_, Err(_)) => Err(format!("it was not ready within {} s", START_TIME.as_secs())),
             _ => Err(child.evidence(&RunLimits::default()).await.failure().message),
         }
@@ -98,7 +109,7 @@ impl IsolatedChild {
     /// # Errors
     /// In words, when the program alone has more in use.
     pub(super) fn check(&self, limits: &RunLimits) -> Result<(), String> {
-        let used = self.memory("RssAnon:");
+        let used = self.memory(IN_USE);
         match limits.memory {
             Some(limit) if used >= limit => Err(format!(
                 "its memory limit is {}, and the program itself needs {}: raise the limit",
@@ -126,7 +137,19 @@ impl IsolatedChild {
         let (hear, say) = UnixStream::from_std(ours)?.into_split();
         let (told, heard) = mpsc::channel(16);
         let listener = tokio::spawn(listen(hear, told));
-        Ok(Self { process, say, heard, printed, pipes, readers, listener, over_memory: false, cgroup })
+        let (over_memory, in_use_when_ready) = (false, 0);
+        Ok(Self {
+            process,
+            say,
+            heard,
+            printed,
+            pipes,
+            readers,
+            listener,
+            over_memory,
+            in_use_when_ready,
+            cgroup,
+        })
     }
 
     /// Runs a job. Dropping this kills the child with all that it started.
@@ -179,7 +202,7 @@ impl IsolatedChild {
             let message = tokio::select! {
                 message = self.heard.recv() => message?,
                 _ = look.tick(), if limits.memory.is_some() && self.cgroup.is_none() => {
-                    self.over_memory = limits.memory.is_some_and(|limit| self.memory("RssAnon:") > limit);
+                    self.over_memory = limits.memory.is_some_and(|limit| self.memory(IN_USE) > limit);
                     if self.over_memory {
                         return None;
                     }
@@ -239,6 +262,14 @@ impl IsolatedChild {
         let cpu =
             limits.cpu.map(|most| processor_seconds(root.as_raw_nonzero().get()) + most.as_secs().max(1));
         soft_cpu_limit(root, cpu)
+    }
+
+    /// True when earlier runs have left so much in its memory that a run with these limits would pay for it.
+    pub(super) fn is_worn(&self, limits: &RunLimits) -> bool {
+        limits.memory.is_some_and(|limit| {
+            let left_behind = self.memory(IN_USE).saturating_sub(self.in_use_when_ready);
+            left_behind > limit.saturating_sub(self.in_use_when_ready) / LEFT_IN_USE
+        })
     }
 
     /// True when a process that the last handler started still runs: then this child is not used again.

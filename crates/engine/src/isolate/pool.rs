@@ -34,7 +34,7 @@ impl ChildProcesses {
     /// # Errors
     /// In words, when it does not come up: the program does not reach its worker, or needs more memory than that.
     pub(crate) async fn check(&self, limits: &RunLimits) -> Result<(), String> {
-        let child = self.take_or_start().await?;
+        let child = self.take_or_start(&RunLimits::default()).await?;
         let fits = child.check(limits);
         self.give_back(child);
         fits
@@ -42,7 +42,7 @@ impl ChildProcesses {
 
     /// Runs a job in a child. Dropping this kills the child with all that it started.
     pub(crate) async fn run(&self, run: Arc<Run>, payload: Arc<str>, limits: RunLimits) -> Reply {
-        let child = match self.take_or_start().await {
+        let child = match self.take_or_start(&limits).await {
             Ok(child) => child,
             Err(problem) => return no_child(&problem),
         };
@@ -59,12 +59,16 @@ impl ChildProcesses {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The one that was used last, because the others may have been idle for long enough; or a new one.
-    async fn take_or_start(&self) -> Result<IsolatedChild, String> {
-        let idle = self.idle().pop();
-        match idle {
-            Some((_, child)) => Ok(child),
-            None => IsolatedChild::start(&self.parts).await,
+    /// The one that was used last, because the others may have been idle for long enough; or a new one. One in whose
+    /// memory too much is left for a run with these limits is killed.
+    async fn take_or_start(&self, limits: &RunLimits) -> Result<IsolatedChild, String> {
+        loop {
+            let idle = self.idle().pop();
+            match idle {
+                Some((_, child)) if child.is_worn(limits) => drop(child),
+                Some((_, child)) => return Ok(child),
+                None => return IsolatedChild::start(&self.parts).await,
+            }
         }
     }
 

@@ -22,6 +22,7 @@ use crate::outcome::{Failed, Reply};
 use crate::parts::EngineParts;
 use crate::poll_interval::PollInterval;
 use crate::run::before::{Runner, before_run};
+use crate::run_checks::patience_elsewhere;
 use crate::sealing;
 use crate::workflows::inputs::{self, Inputs};
 
@@ -286,14 +287,20 @@ impl Remote {
         taken: &mut Taken,
         refused: &mut Vec<RemoteEnding>,
     ) {
-        let EngineParts { store, config, .. } = &*self.parts;
+        let EngineParts { store, config, run_checks, .. } = &*self.parts;
         let specs: Vec<&Spec> = claimed.jobs.iter().map(|one| &one.job.spec).collect();
         let inputs = inputs::of_all(&self.parts, &specs).await;
-        for (one, inputs) in claimed.jobs.into_iter().zip(inputs) {
+        let jobs: Vec<_> = claimed.jobs.iter().map(|one| one.job.clone()).collect();
+        // All queues of one request together: what was claimed first must not wait for long.
+        let spent = request.lease.saturating_sub(left);
+        let patience = patience_elsewhere(request.lease).saturating_sub(spent);
+        let asked = run_checks.ask_all(&jobs, patience).await;
+        drop(jobs);
+        for ((one, inputs), asked) in claimed.jobs.into_iter().zip(inputs).zip(asked) {
             let spec = &one.job.spec;
             let knows = request.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
             let runner = Runner { code_version: request.code_version.as_deref(), knows };
-            let checked = before_run(&**store, config, &one.job, &one.record, &runner).await;
+            let checked = before_run(&**store, config, &one.job, &one.record, &runner).await.and(asked);
             // A worker elsewhere has no keys: what is sealed in the store is opened for it here (E12).
             let opened = checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain));
             let given = match opened {
@@ -310,6 +317,7 @@ impl Remote {
             };
             match admitted {
                 Ok((given, circuit)) => {
+                    self.waited(&spec.queue, claimed.now.since(one.record.run_at), claimed.now);
                     let mut handed = handed(request, one, claimed.now.after(left), claimed.now);
                     handed.grant.circuit = circuit;
                     handed.view.job.spec.payload = given.payload;
@@ -333,7 +341,7 @@ impl Remote {
         let spec = &claimed.job.spec;
         let steps = self.steps_of(claimed).await?;
         if let Some(part) = spec.part_of() {
-            self.parts.workflows.touch(part.id);
+            self.parts.workflows.runs(spec.id, part);
         }
         let inputs = inputs?;
         Ok(GivenData { payload: inputs::payload(spec, &inputs).unwrap_or(payload), inputs, steps })

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use backstop_core::circuit::KindDependency;
 use backstop_core::failure::{CallResult, Cause, Failure, HookAnswer};
 use backstop_core::job::{Ending, JobDetail, MOST_STEPS, Record, Stale, State, StoredJob};
 use backstop_core::{Lease, WorkerId};
@@ -11,6 +12,7 @@ use backstop_store::{Error as StoreError, Finish};
 use super::Remote;
 use super::failures::RemoteRunEnd;
 use super::work::{Ended, Grant};
+use crate::dependency::need::said_of;
 use crate::outcome::{Failed, Outcome, Reply, classify};
 use crate::parts::EngineParts;
 use crate::run::conclude::{HandlerEnd, conclude};
@@ -62,7 +64,7 @@ impl Remote {
             if detail.view.record.held_by(&lease).is_ok() && spoken_of.insert(lease) {
                 let spec = &detail.view.job.spec;
                 news.extend(self.news(&result, spec).map(|news| (place, news)));
-                self.parts.note_call(result.grant.circuit, spec, said(&result.ended));
+                self.parts.note_call(result.grant.circuit, spec, |key, need| said(&result.ended, key, need));
                 let kind = spec.kind.to_string();
                 let wait = self.begin_wait(&result, spec, &detail.view.record).await?;
                 let ending = self.ending(result, detail, wait).await;
@@ -205,10 +207,10 @@ impl Remote {
 }
 
 /// What the end of a run says of the dependency that it was let through to (H3).
-fn said(ended: &Ended) -> CallResult {
+fn said(ended: &Ended, key: &str, need: Option<&KindDependency>) -> CallResult {
     match ended {
         Ended::Succeeded { .. } => CallResult::Success,
-        Ended::Failed(failure) => failure.call_result.unwrap_or(CallResult::of(failure.cause)),
+        Ended::Failed(failure) => said_of(failure, key, need),
         _ => CallResult::Ignored,
     }
 }

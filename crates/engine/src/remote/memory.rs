@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use backstop_core::WorkerId;
+use backstop_core::health::WaitWindow;
 use tokio::time::Instant;
 
 use super::batches::Batches;
@@ -22,6 +23,8 @@ pub(crate) struct RemoteMemory {
     pub(super) dependencies: RemoteDependencies,
     /// How their runs ended (H8).
     pub(super) failures: RemoteFailures,
+    /// How long what was handed out from here had been due.
+    pub(super) waits: Mutex<WaitWindow>,
     /// The dependencies that are checked from here, once they are.
     pub(super) checked: OnceLock<Arc<Dependencies>>,
 }

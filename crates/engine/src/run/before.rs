@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use backstop_core::failure::{Cause, Failure};
-use backstop_core::job::{Record, StoredJob};
+use backstop_core::job::{Record, Spec, StoredJob};
 use backstop_store::Store;
 
 use crate::config::Config;
 use crate::outcome::Failed;
 use crate::signing;
+use crate::worker_reports::could_run;
 
 /// How long a job waits for newer code before it is offered again: old workers are about to leave when this happens.
 const CODE_PAUSE: Duration = Duration::from_secs(5);
@@ -49,10 +50,23 @@ pub(crate) async fn before_run(
         return Err(Failed::plain(too_old(record, runner.code_version)));
     }
     if !runner.knows {
-        let message = format!("this worker does not know kind `{}` version {}", spec.kind, spec.version);
-        return Err(Failed::plain(Failure::new(Cause::Error, "UnknownKind", message)));
+        return Err(Failed::plain(unknown_kind(store, spec).await));
     }
     Ok(())
+}
+
+/// A kind without code here. That costs an attempt only when nobody else has it: a job of another worker's kinds, which
+/// this one has met because its queue lets it take any, goes back uncharged for that one.
+async fn unknown_kind(store: &dyn Store, spec: &Spec) -> Failure {
+    let mut message = format!("this worker does not know kind `{}` version {}", spec.kind, spec.version);
+    match store.workers().await {
+        Ok(workers) => match workers.iter().find(|worker| could_run(worker, spec)) {
+            Some(other) => message.push_str(&format!(", and worker {} does", other.name)),
+            None => return Failure::new(Cause::Error, "UnknownKind", message),
+        },
+        Err(error) => message.push_str(&format!(", and whether another one does is not known: {error}")),
+    }
+    Failure::new(Cause::UnknownKind, "KnownElsewhere", message).retry_in(CODE_PAUSE)
 }
 
 /// A job that a fix was made for met code without it (D7): it goes back uncharged, for a worker that has it.

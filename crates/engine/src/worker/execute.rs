@@ -18,12 +18,12 @@ use super::kinds::{HandledKind, KindHandler, WorkerKinds};
 use super::slots::RunSlot;
 use crate::config::WorkerTimes;
 use crate::context::Run;
-use crate::dependency::need::RunNeeds;
+use crate::dependency::need::{RunNeeds, said_by};
 use crate::engine::Backstop;
 #[cfg(target_os = "linux")]
 use crate::isolate::pool::ChildProcesses;
 use crate::isolate::settings::RunLimits;
-use crate::outcome::{Failed, Reply, call_result_of, classify};
+use crate::outcome::{Failed, Reply, classify};
 use crate::parts::EngineParts;
 use crate::registry::ReplyFuture;
 use crate::run::before::{Runner, before_run};
@@ -120,6 +120,7 @@ impl Executor {
         let info = RunInfo { job, record };
         let found = self.kinds.find(&info.job.spec.kind, info.job.spec.version);
         let handler = found.as_ref().map(|found| found.handler.clone());
+        let need = found.as_ref().and_then(HandledKind::need);
         let parts = &self.engine.parts;
         let admitted = match self.before(&info, handler.as_deref()).await.and(inputs.map(drop)) {
             Ok(()) => self.engine.parts.admit(info.job.spec.id, &needs).await,
@@ -144,7 +145,7 @@ impl Executor {
                 return Closing::Completed;
             }
         };
-        said(call_result_of(&reply));
+        call.iter().for_each(|call| parts.circuits.note(call, said_by(&reply, &call.key, need.as_ref())));
         let result = if self.hooks.is_empty() { None } else { value_of(&reply) };
         let unavailable = unavailable(&reply);
         let ending = self.end(&run, &info, reply, handler.as_deref()).await;
@@ -157,7 +158,7 @@ impl Executor {
     async fn inputs(&self, spec: &Spec) -> Result<Inputs, Box<Failed>> {
         let parts = &self.engine.parts;
         if let Some(part) = spec.part_of() {
-            parts.workflows.touch(part.id);
+            parts.workflows.runs(spec.id, part);
         }
         parts.inputs.read(parts, spec).await
     }
@@ -195,7 +196,10 @@ impl Executor {
 
     /// Tells what no store of this process has told: that the handler's own transaction has completed the job (L14).
     async fn completed(&self, info: &RunInfo) {
-        self.tell(&info.job, EventKind::Succeeded { run: info.record.runs });
+        // Sinks have it from that transaction.
+        let (parts, job) = (self.engine.parts.clone(), info.job.clone());
+        let what = EventKind::Succeeded { run: info.record.runs };
+        tokio::spawn(async move { parts.tell_here(&job, what).await });
         self.engine.parts.figures.completed(&info.job.spec.kind);
         // The callback came with the same commit.
         self.engine.parts.events.work_arrived();
@@ -230,9 +234,10 @@ impl Executor {
 
     /// The checks before the handler: those that hold everywhere, then the hooks (F14).
     async fn before(&self, info: &RunInfo, handler: Option<&dyn KindHandler>) -> Result<(), Box<Failed>> {
-        let EngineParts { store, config, .. } = &*self.engine.parts;
+        let EngineParts { store, config, run_checks, .. } = &*self.engine.parts;
         let runner = Runner { code_version: self.code_version.as_deref(), knows: handler.is_some() };
         before_run(&**store, config, &info.job, &info.record, &runner).await?;
+        run_checks.ask(&info.job).await?;
         for hooked in self.hooks_for(info) {
             let (hook, info) = (hooked.hook.clone(), info.clone());
             let called = tokio::spawn(async move { hook.before_run(&info).await }).await;

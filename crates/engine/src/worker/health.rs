@@ -11,7 +11,9 @@ use std::time::Duration;
 use backstop_core::circuit::KindDependency;
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::Cause;
-use backstop_core::health::{CountsByKind, FailurePause, FailurePauseReport, RunWindow, WorkerReport};
+use backstop_core::health::{
+    CountsByKind, FailurePause, FailurePauseReport, RunWindow, WaitWindow, WorkerReport,
+};
 use backstop_store::{Error as StoreError, KnownKind, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -72,6 +74,9 @@ pub(crate) struct WorkerHealth {
     name: String,
     pub(super) dependencies: Dependencies,
     runs: Mutex<RunWindow>,
+    waits: Mutex<WaitWindow>,
+    /// Runs at once at most, by queue.
+    slots: BTreeMap<String, u64>,
     pause: Mutex<FailurePause>,
     /// True once the store has a report of it.
     has_told: AtomicBool,
@@ -81,14 +86,15 @@ pub(crate) struct WorkerHealth {
 impl WorkerHealth {
     pub(crate) fn new(
         name: String,
+        slots: BTreeMap<String, u64>,
         needs: WorkerNeeds,
         parts: Arc<EngineParts>,
         clock: LocalClock,
     ) -> Arc<Self> {
         let WorkerNeeds { kinds, checks } = needs;
         let dependencies = Dependencies::new(name.clone(), kinds, checks, parts.clone(), clock);
-        let (runs, pause, has_told) = Default::default();
-        Arc::new(Self { name, dependencies, runs, pause, has_told, parts })
+        let (runs, waits, pause, has_told) = Default::default();
+        Arc::new(Self { name, dependencies, runs, waits, slots, pause, has_told, parts })
     }
 
     /// Fires when what may be claimed has changed.
@@ -130,6 +136,11 @@ impl WorkerHealth {
         }
     }
 
+    /// Counts a job that is about to run, and had been due for so long when it was taken.
+    pub(super) fn waited(&self, queue: &str, wait: Duration) {
+        lock(&self.waits).note(queue, wait, self.dependencies.clock.now());
+    }
+
     /// What to tell the others.
     fn report(&self) -> WorkerReport {
         let paused = lock(&self.pause).paused();
@@ -137,6 +148,8 @@ impl WorkerHealth {
             dependencies: self.dependencies.reports(),
             runs: lock(&self.runs).counts(self.dependencies.clock.now()),
             paused: paused.map(|(since, until, why)| FailurePauseReport { since, until, why }),
+            slots: self.slots.clone(),
+            waits: lock(&self.waits).counts(self.dependencies.clock.now()),
             ..WorkerReport::default()
         }
     }

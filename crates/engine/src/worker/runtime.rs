@@ -1,6 +1,6 @@
 //! A running worker: starts its loops, and stops them in order (L18).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -86,8 +86,14 @@ impl RunningWorker {
             any_kind: config.queues.get(&*queue.name).is_some_and(|queue| queue.fail_unknown_kind),
             buffer: Mutex::new(Vec::new()),
         });
-        let health =
-            WorkerHealth::new(parts.name.clone(), parts.needs, parts.executor.engine.parts.clone(), clock);
+        let mut slots = BTreeMap::new();
+        for queue in &parts.queues {
+            let room = u64::try_from(queue.concurrency).unwrap_or(u64::MAX);
+            let sum: &mut u64 = slots.entry(queue.name.to_string()).or_default();
+            *sum = sum.saturating_add(room);
+        }
+        let engine = parts.executor.engine.parts.clone();
+        let health = WorkerHealth::new(parts.name.clone(), slots, parts.needs, engine, clock);
         let loops = parts.executor.engine.loops();
         loops.rest_on(health.clone());
         Self {
@@ -149,6 +155,9 @@ impl RunningWorker {
     pub(crate) fn launch(self: &Arc<Self>, claimed: ClaimedJob, slot: RunSlot) {
         let (job, lease, first) = (claimed.lease.job, claimed.lease, claimed.record.runs == 1);
         let kind = claimed.job.spec.kind.clone();
+        if let Some(hold) = claimed.record.hold {
+            self.health.waited(&claimed.job.spec.queue, hold.claimed_at.since(claimed.record.run_at));
+        }
         let needs = self.health.dependencies.of_run(&claimed.job.spec);
         let canceled = CancellationToken::new();
         lock(&self.running).insert(job, Running { lease, canceled: canceled.clone() });
@@ -377,6 +386,7 @@ impl Control for RunningWorker {
                 self.outbox.empty().await;
             };
             let clean = tokio::time::timeout(LAST_WRITES, last).await.is_ok();
+            self.executor.engine.parts.events.gathered().settle().await;
             // What could not be written is found by the lease; a worker that is clean leaves nothing to find.
             if clean {
                 let _ = self.store().retire(self.id()).await;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use backstop::{Cause, Config, JobId, State};
+use backstop_core::incident::Standing;
 use backstop_store::{JobFilter, PageRequest};
 
 use crate::changed::overwritten;
@@ -12,10 +13,117 @@ use crate::place::{App, Place, Work, after, detail, drain, work};
 
 /// Columns of a job that hold JSON, and what may stand there instead.
 const COLUMNS: [&str; 5] = ["policy", "tags", "on_success", "on_failure", "papers"];
-/// Columns of a job that hold text, in a database that takes anything for that.
+/// Columns of a job that hold text, where a database takes anything for that.
 const TEXT_COLUMNS: [&str; 5] = ["payload", "business_key", "correlation_id", "params", "tags"];
-const NO_TEXTS: [&str; 2] = ["CAST(X'ff' AS TEXT)", "X'00ff'"];
+/// Columns of a record that hold counts or numbers.
+const COUNTS: [(&str, &str); 9] = [
+    ("attempt", "-1"),
+    ("crashes", "-1"),
+    ("deferrals", "-1"),
+    ("runs", "-1"),
+    ("redrives", "-1"),
+    ("redrives", "4294967296"),
+    ("last_failed_run", "-1"),
+    ("last_failed_run", "4294967296"),
+    ("paused_from", "99"),
+];
+/// Columns of a record that hold text.
+const RECORD_TEXTS: [&str; 4] = ["progress", "reason", "cancel_reason", "marks"];
 const TEXTS: [&str; 5] = ["''", "'{'", "'[1, {}]'", "'{\"kind\": 7}'", "'\"2\"'"];
+
+/// What is no text, in SQL; nothing where the database takes only text.
+const fn no_texts(place: &Place) -> &'static [&'static str] {
+    match place {
+        Place::Sqlite(_) => &["CAST(X'ff' AS TEXT)", "X'00ff'"],
+        Place::Postgres(_) => &[],
+        Place::Mysql(_) => &["X'ff'", "X'00ff'"],
+    }
+}
+
+#[tokio::test]
+async fn counts_that_cannot_be_and_text_that_is_none_stop_no_other() {
+    // C7
+    for place in Place::all("counts").await {
+        let (name, engine) = (place.name(), place.open(Config::default()).await);
+        let record = place.table(if matches!(place, Place::Sqlite(_)) { "state" } else { "record" });
+        let mut written = COUNTS.to_vec();
+        for text in no_texts(&place) {
+            written.extend(RECORD_TEXTS.map(|column| (column, *text)));
+        }
+        let mut jobs = Vec::new();
+        for (column, value) in written {
+            let damaged = engine.enqueue(work("well")).submit().await.expect("admitted").id;
+            // One that was paused has a record of its own on every store.
+            engine.pause(damaged).await.expect("paused");
+            engine.resume(damaged).await.expect("resumed");
+            let id = place.id(damaged);
+            place.sql(&format!("UPDATE {record} SET {column} = {value} WHERE id = {id}")).await;
+            jobs.push((damaged, format!("{column} = {value}")));
+            let sound = engine.enqueue(work("well")).submit().await.expect("admitted").id;
+            jobs.push((sound, "nothing".to_owned()));
+        }
+        let listed = engine.jobs(JobFilter::default(), PageRequest::first(100)).await.expect("a list").items;
+        assert_eq!(listed.len(), jobs.len(), "{name}: the list shows all");
+        drain(&engine, &Arc::new(App::default())).await;
+        for (id, damage) in &jobs {
+            let record = detail(&engine, *id).await.view.record;
+            assert_eq!((record.state, record.attempt), (State::Succeeded, 0), "{name}: {damage}");
+        }
+        place.done().await;
+    }
+}
+
+/// SQL that adds a claim of a worker who is gone, with half of an id in it; none where jobs are claimed one by one.
+fn damaged_claim(place: &Place) -> Option<String> {
+    let bytes = match place {
+        Place::Sqlite(_) => return None,
+        Place::Postgres(_) => r"'\x0102'",
+        Place::Mysql(_) => "X'0102'",
+    };
+    let (claim, worker) = (place.table("claim"), place.id(JobId::from_u128(10)));
+    Some(format!(
+        "INSERT INTO {claim} (fence, worker, claimed_at, edits, slots, jobs) \
+         VALUES (1000000, {worker}, 0, 0, {bytes}, {bytes})"
+    ))
+}
+
+#[tokio::test]
+async fn what_is_damaged_beside_jobs_keeps_no_run_from_ending() {
+    // C7, D2
+    for place in Place::all("beside").await {
+        let (name, engine) = (place.name(), place.open(Config::default()).await);
+        let app = Arc::new(App::default());
+        let fail = async || {
+            let id = engine.enqueue(work("fail")).submit().await.expect("admitted").id;
+            drain(&engine, &app).await;
+            detail(&engine, id).await.view.record.state
+        };
+        assert_eq!(fail().await, State::Failed, "{name}");
+        let [incident, lane, worker] = ["incident", "lane", "worker"].map(|table| place.table(table));
+        let id = place.id(JobId::from_u128(9));
+        let columns = "id, name, queues, kinds, started_at, expires_at";
+        for damage in [
+            format!("UPDATE {incident} SET standing = '{{', open = -7"),
+            format!("UPDATE {lane} SET failed = -9"),
+            format!("INSERT INTO {worker} ({columns}) VALUES ({id}, 'odd', '{{', '7', 0, 9000000000000000)"),
+        ] {
+            place.sql(&damage).await;
+        }
+        if let Some(claim) = damaged_claim(&place) {
+            place.sql(&claim).await;
+        }
+        assert_eq!(fail().await, State::Failed, "{name}: it ends all the same");
+        let incidents = engine.incidents().list(10).await.expect("a list");
+        let seen = incidents.iter().map(|seen| (seen.failures, seen.open, seen.standing.clone()));
+        assert_eq!(seen.collect::<Vec<_>>(), [(2, 0, Standing::default())], "{name}");
+        let queues = engine.queues().list().await.expect("a list");
+        assert!(!queues.is_empty() && queues.iter().all(|queue| queue.failed == 0), "{name}");
+        let workers = engine.workers().await.expect("a list");
+        assert!(workers.iter().any(|worker| worker.name == "odd"), "{name}");
+        engine.maintain(backstop::worker_id(), Duration::from_secs(30)).await.expect("every duty goes on");
+        place.done().await;
+    }
+}
 
 #[tokio::test]
 async fn a_row_that_cannot_be_read_stops_no_other() {
@@ -32,8 +140,9 @@ async fn a_row_that_cannot_be_read_stops_no_other() {
                 place.sql(&overwritten(&place, damaged[damaged.len() - 1], column, text)).await;
             }
         }
-        let of_sqlite = matches!(place, Place::Sqlite(_)).then_some(TEXT_COLUMNS).into_iter().flatten();
-        for (column, text) in of_sqlite.flat_map(|column| NO_TEXTS.map(|text| (column, text))) {
+        let texts = no_texts(&place);
+        let of_text = TEXT_COLUMNS.iter().flat_map(|column| texts.iter().map(move |text| (*column, *text)));
+        for (column, text) in of_text {
             damaged.push(engine.enqueue(work("well")).submit().await.expect("admitted").id);
             place.sql(&overwritten(&place, damaged[damaged.len() - 1], column, text)).await;
         }

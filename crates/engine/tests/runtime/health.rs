@@ -1,5 +1,6 @@
 //! The engine's own loops: a dead one is started again, a silent one turns readiness red; endings survive both.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -143,6 +144,28 @@ async fn a_worker_whose_health_loop_hangs_goes_on_and_the_loop_is_started_again(
     reach(&engine, other, State::Succeeded).await;
     pass(90).await;
     assert!(running.health().ready, "{:?}", running.health());
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_tells_its_slots_and_how_long_its_jobs_had_waited() {
+    let engine = engine();
+    let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    tokio::time::advance(Duration::from_secs(20)).await;
+    let running = worker(&engine).queue("mail", 2).start().await.expect("started");
+    reach(&engine, id, State::Succeeded).await;
+    pass(12).await;
+    let told = async || {
+        let workers = engine.workers().await.expect("the model is there");
+        let mut reports = engine.worker_reports(&workers).await.expect("the model is there");
+        reports.remove(&running.id()).expect("it tells")
+    };
+    let report = told().await;
+    assert_eq!(report.slots, BTreeMap::from([("default".to_owned(), 4), ("mail".to_owned(), 2)]));
+    let wait = report.waits["default"].percentile(50).expect("one has waited");
+    assert!((15..=60).contains(&wait.as_secs()), "{wait:?}");
+    pass(75).await;
+    assert!(told().await.waits.is_empty(), "what was over a minute ago is no news");
     running.stop().await;
 }
 

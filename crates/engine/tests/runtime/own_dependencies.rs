@@ -151,6 +151,7 @@ async fn what_payloads_name_has_circuits_of_its_own() {
     assert_eq!(sites.calls("eu"), calls, "nobody calls it while its circuit is open");
     assert!(put_off(&engine, &far).await <= 2, "nothing goes round");
     assert_eq!(states(&engine, &far).await, [("waiting", 200)].into());
+    assert_eq!(circuit(&engine, "site:eu").await.waiting, 200);
     let waiting = detail(&engine, far[199]).await.waiting_for().expect("it waits");
     assert_eq!((waiting.reason, waiting.key.as_str()), (WaitReason::Circuit, "site:eu"));
     assert_eq!(waiting.until, circuit(&engine, "site:eu").await.circuit.until);
@@ -191,7 +192,18 @@ async fn a_job_that_names_its_own_dependency_does_not_wait_for_that_of_its_kind(
     pass(5).await;
     assert_eq!(detail(&engine, theirs).await.view.state(), State::Succeeded);
     assert_eq!(detail(&engine, theirs).await.view.reads().dependency.as_deref(), Some("other bank"));
-    pass(120).await;
+    producer.circuits().open("third bank", "ann", Some(Duration::from_secs(600))).await.expect("opened");
+    let third = producer.enqueue_raw("pay", r#"{"bank":"third"}"#).dependency("third bank");
+    third.submit().await.expect("admitted");
+    pass(5).await;
+    for key in ["bank", "third bank"] {
+        assert_eq!(circuit(&engine, key).await.waiting, 1, "{key}: each job waits for one of them");
+    }
+    let listed = engine.circuits().list().await.expect("the model is there");
+    let held_up = listed.iter().filter(|view| view.waiting > 0);
+    let held_up: Vec<_> = held_up.map(|view| (&*view.key, view.waiting)).collect();
+    assert_eq!(held_up, [("bank", 1), ("third bank", 1)]);
+    pass(115).await;
     assert_eq!(detail(&engine, ours).await.view.state(), State::Waiting);
     assert_eq!(sites.calls("ours"), 0);
     assert!(put_off(&engine, &[ours]).await <= 4, "its kind is claimed now, and it does not go round");

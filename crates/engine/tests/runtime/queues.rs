@@ -1,14 +1,15 @@
 //! Queues: room, order, pauses, allow lists, and kinds that nobody knows.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::query::Level;
 use backstop::{Cause, Config, QueueConfig, TerminalReason, Timestamp};
-use backstop_core::job::State;
-use backstop_store::{Answer, Claim, Claimed, Store};
+use backstop_core::job::{Stale, State};
+use backstop_store::{Answer, Claim, Claimed, Finish, KnownKind, NewWorker, Store};
+use tokio::sync::Semaphore;
 
 use crate::fixture::*;
 
@@ -140,6 +141,36 @@ async fn a_queue_can_fail_kinds_that_nobody_knows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_another_worker_knows_is_left_to_that_one() {
+    // H10, F3: who does not know it may take any kind here, and must not use up the job's attempts.
+    let config = Config::default().queue("default", QueueConfig::default().fail_unknown_kind());
+    let engine = engine_with(config);
+    let newer = NewWorker {
+        id: backstop::worker_id(),
+        name: "newer-1".to_owned(),
+        code_version: None,
+        queues: vec!["default".into()],
+        kinds: [KnownKind { kind: "mystery".into(), version: 1 }].into(),
+        lease: Duration::from_secs(3_600),
+    };
+    let newer_id = newer.id;
+    engine.store().enlist(newer).await.expect("the model is there");
+    let id =
+        engine.enqueue_raw("mystery", "{}").policy(quick().retries(0)).submit().await.expect("admitted").id;
+    let running = worker(&engine).start().await.expect("started");
+    pass(20).await;
+    let runs = ledger(&engine, id).await;
+    assert!(!runs.is_empty() && runs.iter().all(|run| run.cause == Cause::UnknownKind), "{runs:?}");
+    let record = detail(&engine, id).await.view.record;
+    assert_eq!((record.state, record.attempt), (State::Pending, 0), "uncharged");
+    engine.store().retire(newer_id).await.expect("the model is there");
+    reach(&engine, id, State::Failed).await;
+    let last = ledger(&engine, id).await.pop().expect("it ran");
+    assert_eq!(last.cause, Cause::Error, "now nobody knows it");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_allow_list_is_asked_again_before_a_run() {
     // E8: the job was submitted by an engine with another configuration.
     let store = model();
@@ -233,6 +264,83 @@ async fn a_job_that_somebody_else_has_in_hand_is_asked_for_ever_more_seldom() {
     store.held.store(false, Ordering::SeqCst);
     reach(&engine, id, State::Succeeded).await;
     running.stop().await;
+}
+
+/// A job that ends when it is let go.
+#[derive(Serialize, Deserialize)]
+struct LetGo;
+
+impl Job for LetGo {
+    const KIND: &'static str = "let_go";
+    type Context = Arc<Semaphore>;
+    type Output = JobResult;
+    async fn run(self, cx: JobContext<Self::Context>) -> JobResult {
+        cx.app().acquire().await?.forget();
+        Ok(())
+    }
+}
+
+/// A store that writes ends when it is let, and notes how many jobs claims have taken.
+struct SlowEnds {
+    inner: Arc<dyn Store>,
+    writes: Semaphore,
+    taken: Mutex<Vec<usize>>,
+}
+
+impl backstop_store::Layer for SlowEnds {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(async move {
+            let claimed = self.inner.claim(claim).await?;
+            self.taken.lock().expect("no panic").extend(Some(claimed.jobs.len()).filter(|jobs| *jobs > 0));
+            Ok(claimed)
+        })
+    }
+
+    fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
+        Box::pin(async move {
+            self.writes.acquire().await.expect("it is open").forget();
+            self.inner.finish(endings).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_claim_waits_for_the_slots_whose_ends_are_being_written() {
+    let store = SlowEnds { inner: model(), writes: Semaphore::new(0), taken: Mutex::default() };
+    let store = Arc::new(store);
+    let engine = Backstop::on(store.clone(), Config::default());
+    for _ in 0..12 {
+        engine.enqueue(LetGo).submit().await.expect("admitted");
+    }
+    let go = Arc::new(Semaphore::new(0));
+    let worker = engine.worker(go.clone()).register::<LetGo>().queue("default", 4).without_maintenance();
+    let running = worker.poll(Duration::from_secs(3_600)).start().await.expect("started");
+    settle().await;
+    // Two end and are being written; two end meanwhile; then the first two are durable.
+    let first_two_of_four = async || {
+        for _ in 0..2 {
+            go.add_permits(2);
+            settle().await;
+        }
+        store.writes.add_permits(1);
+        settle().await;
+    };
+    let taken = || store.taken.lock().expect("no panic").clone();
+    first_two_of_four().await;
+    assert_eq!(taken(), [4], "two more are about to be free");
+    store.writes.add_permits(1);
+    settle().await;
+    assert_eq!(taken(), [4, 4], "one claim fills them all");
+    first_two_of_four().await;
+    assert_eq!(taken(), [4, 4]);
+    tokio::time::advance(Duration::from_millis(11)).await;
+    settle().await;
+    assert_eq!(taken(), [4, 4, 2], "a write that takes long holds up nobody");
+    drop(running);
 }
 
 #[tokio::test(start_paused = true)]

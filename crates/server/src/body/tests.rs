@@ -1,10 +1,8 @@
 //! Tests of [`super`].
 
+use super::*;
 use axum::body::Body as Sent;
 use axum::http::Method;
-use serde_json::Value;
-
-use super::*;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +69,8 @@ async fn a_body_that_may_be_left_out_is_still_checked_when_it_is_there() {
     assert!(read(sent(Some("application/json"), "")).await.expect("no body").is_none());
     let there = read(sent(Some("Application/JSON; charset=utf-8"), r#"{"name":"x"}"#)).await;
     assert_eq!(there.expect("fine").expect("there").0.name.as_deref(), Some("x"));
+    let other = read(sent(Some("application/cloudevents+json"), r#"{"name":"y"}"#)).await;
+    assert_eq!(other.expect("fine").expect("there").0.name.as_deref(), Some("y"));
     assert_eq!(read(sent(None, "{}")).await.expect_err("no type").status().as_u16(), 415);
     assert_eq!(read(sent(Some("application/json"), "no")).await.expect_err("no JSON").status().as_u16(), 400);
 }

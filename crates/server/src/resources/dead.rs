@@ -20,7 +20,7 @@ use crate::page::PageSteps;
 use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
 use crate::shape::{
-    DeadExportQuery, DeadLetter, DeadQuery, DeadRow, DeadSurvey, Envelope, ErrorBody, ExportedJob, Items,
+    DeadExportQuery, DeadLetter, DeadQuery, DeadRow, Envelope, ErrorBody, ExportedJob, Items, JobSurvey,
     Purge, PurgeAnswer, WithEnvelope,
 };
 
@@ -150,7 +150,7 @@ async fn purge_dead_letters(
     }
     let filter = dead(&caller, conditions)?;
     if purge.dry_run {
-        let survey = Some(DeadSurvey::of(api.engine().archive().survey(filter, COUNT).await?, &caller));
+        let survey = Some(JobSurvey::of(api.engine().archive().survey(filter, COUNT).await?, &caller));
         return Ok(Json(PurgeAnswer { dry_run: true, purged: 0, left: 0, survey, next_cursor: None }));
     }
     if !narrow && !purge.all {

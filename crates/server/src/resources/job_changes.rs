@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use backstop::job_changes::JobChange;
-use backstop_core::job::JobView;
+use backstop_core::job::{JobChangeVerb, JobView};
 use backstop_store::JobFilter;
 use serde_json::json;
 use utoipa_axum::routes;
@@ -16,7 +16,7 @@ use crate::body::{JsonBody, wrong_field};
 use crate::error::ApiError;
 use crate::resources::routes::Routes;
 use crate::route::RouteNeeds;
-use crate::shape::{ChangeJobs, ChangedJobs, DeadSurvey, ErrorBody, JobChangeVerb};
+use crate::shape::{ChangeJobs, ChangedJobs, ErrorBody, JobSurvey};
 
 /// Jobs that are counted at most before any is changed.
 const COUNT: usize = 1_000_000;
@@ -42,14 +42,14 @@ async fn change_jobs(
     let narrow = conditions != JobFilter::default();
     let verb = wanted.change.ok_or_else(|| wrong_field("change", "it is missing; say what is to be done"))?;
     let status = wanted.status.ok_or_else(|| wrong_field("status", "it is missing; say in which state"))?;
-    if !verb.states().contains(&status) {
-        let states: Vec<&str> = verb.states().iter().map(|state| state.as_str()).collect();
+    if !verb.leads_out_of(status) {
+        let states: Vec<&str> = verb.states().map(backstop::State::as_str).collect();
         let problem = format!("jobs that are {status} cannot be changed so; one of {}", states.join(", "));
         return Err(wrong_field("status", &problem));
     }
     let filter = JobFilter { state: Some(status), ..names::filter(&caller, conditions)? };
     if wanted.dry_run {
-        let survey = Some(DeadSurvey::of(api.engine().archive().survey(filter, COUNT).await?, &caller));
+        let survey = Some(JobSurvey::of(api.engine().archive().survey(filter, COUNT).await?, &caller));
         return Ok(Json(ChangedJobs { dry_run: true, changed: 0, left: 0, survey, next_cursor: None }));
     }
     if !narrow && !wanted.all {
@@ -77,7 +77,7 @@ async fn change_jobs(
 /// Refuses when more jobs fit than somebody has counted.
 async fn no_more_than(api: &Api, caller: &Caller, filter: &JobFilter, expected: u64) -> Result<(), ApiError> {
     let most = usize::try_from(expected.saturating_add(1)).unwrap_or(COUNT).min(COUNT);
-    let found = DeadSurvey::of(api.engine().archive().survey(filter.clone(), most).await?, caller).jobs();
+    let found = JobSurvey::of(api.engine().archive().survey(filter.clone(), most).await?, caller).jobs();
     if found > expected {
         let message = format!("more than {expected} jobs fit by now; nothing was changed");
         return Err(ApiError::new(StatusCode::CONFLICT, "more_than_expected", message)

@@ -24,6 +24,8 @@ pub(crate) mod ordering_keys;
 pub(crate) mod queues;
 pub(crate) mod redrives;
 pub(crate) mod rejects;
+pub(crate) mod retention;
+pub(crate) mod retry_budgets;
 pub(crate) mod routes;
 pub(crate) mod rules;
 pub(crate) mod scale;

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use backstop::{JobId, TerminalReason};
+use backstop::JobId;
 use backstop_core::job::{AttemptJson, JobJson};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
+use super::JobSurvey;
 use super::filter::with_conditions;
-use crate::access::Caller;
 use crate::body::PageLimit;
 use crate::data::DataLimit;
 
@@ -123,52 +123,7 @@ pub struct PurgeAnswer {
     pub left: u64,
     /// What would go, when only that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub survey: Option<DeadSurvey>,
+    pub survey: Option<JobSurvey>,
     /// There are more: send the same again with this as `cursor`.
     pub next_cursor: Option<JobId>,
-}
-
-/// How many jobs there are, by what they have in common.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = Survey)]
-pub struct DeadSurvey {
-    /// The groups, largest first.
-    pub groups: Vec<DeadSurveyGroup>,
-    /// False when there are more than were counted: then the sums are lower bounds.
-    pub complete: bool,
-}
-
-/// Jobs that have everything in common.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = SurveyGroup)]
-pub struct DeadSurveyGroup {
-    /// Their queue.
-    pub queue: String,
-    /// Their kind.
-    pub kind: String,
-    /// Why they are dead, if they are.
-    pub reason: Option<TerminalReason>,
-    /// The fingerprint of their latest failure.
-    pub fingerprint: Option<String>,
-    /// How many.
-    pub jobs: u64,
-}
-
-impl DeadSurvey {
-    /// A survey with queues under the names that the caller knows them by.
-    #[must_use]
-    pub fn of(survey: backstop_store::Survey, caller: &Caller) -> Self {
-        let groups = survey.groups.into_iter().filter_map(|group| {
-            let queue = caller.sees(&group.queue)?.to_owned();
-            let (kind, reason, fingerprint) = (group.kind, group.reason, group.fingerprint);
-            Some(DeadSurveyGroup { queue, kind, reason, fingerprint, jobs: group.jobs })
-        });
-        Self { groups: groups.collect(), complete: survey.complete }
-    }
-
-    /// How many jobs there are in all groups.
-    #[must_use]
-    pub fn jobs(&self) -> u64 {
-        self.groups.iter().map(|group| group.jobs).sum()
-    }
 }

@@ -1,12 +1,13 @@
 //! Looking at jobs and their runs.
 
-use backstop::{Cause, JobId, State, Timestamp};
+use backstop::{Cause, JobId, State, TerminalReason, Timestamp};
 use backstop_core::explain::Explanation;
+use backstop_core::job::JobChangeVerb;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::DeadSurvey;
 use super::filter::with_conditions;
+use crate::access::Caller;
 use crate::body::PageLimit;
 use crate::data::DataLimit;
 
@@ -91,44 +92,6 @@ pub struct GivenReason {
     pub reason: Option<String>,
 }
 
-/// What is done to each of many jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = JobChange)]
-pub enum JobChangeVerb {
-    /// They are called off, those that run too.
-    Cancel,
-    /// They are held back.
-    Pause,
-    /// They go on where they were.
-    Resume,
-}
-
-impl JobChangeVerb {
-    /// All.
-    pub const ALL: [Self; 3] = [Self::Cancel, Self::Pause, Self::Resume];
-
-    /// Its name, as interfaces show it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-        }
-    }
-
-    /// The states that it leads out of. Driving dead letters again is for plans.
-    #[must_use]
-    pub const fn states(self) -> &'static [State] {
-        match self {
-            Self::Cancel => &[State::Pending, State::Waiting, State::Running, State::Paused],
-            Self::Pause => &[State::Pending, State::Waiting, State::Failed],
-            Self::Resume => &[State::Paused],
-        }
-    }
-}
-
 with_conditions! {
     /// Which jobs to change, and how. Something beside the state has to narrow them down, or `all` has to be true.
     #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -162,7 +125,52 @@ pub struct ChangedJobs {
     pub left: u64,
     /// What would be changed, when only that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub survey: Option<DeadSurvey>,
+    pub survey: Option<JobSurvey>,
     /// There are more: send the same again with this as `cursor`.
     pub next_cursor: Option<JobId>,
+}
+
+/// How many jobs there are, by what they have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Survey)]
+pub struct JobSurvey {
+    /// The groups, largest first.
+    pub groups: Vec<JobSurveyGroup>,
+    /// False when there are more than were counted: then the sums are lower bounds.
+    pub complete: bool,
+}
+
+/// Jobs that have everything in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SurveyGroup)]
+pub struct JobSurveyGroup {
+    /// Their queue.
+    pub queue: String,
+    /// Their kind.
+    pub kind: String,
+    /// Why they are dead, if they are.
+    pub reason: Option<TerminalReason>,
+    /// The fingerprint of their latest failure.
+    pub fingerprint: Option<String>,
+    /// How many.
+    pub jobs: u64,
+}
+
+impl JobSurvey {
+    /// A survey with queues under the names that the caller knows them by.
+    #[must_use]
+    pub fn of(survey: backstop_store::Survey, caller: &Caller) -> Self {
+        let groups = survey.groups.into_iter().filter_map(|group| {
+            let queue = caller.sees(&group.queue)?.to_owned();
+            let (kind, reason, fingerprint) = (group.kind, group.reason, group.fingerprint);
+            Some(JobSurveyGroup { queue, kind, reason, fingerprint, jobs: group.jobs })
+        });
+        Self { groups: groups.collect(), complete: survey.complete }
+    }
+
+    /// How many jobs there are in all groups.
+    #[must_use]
+    pub fn jobs(&self) -> u64 {
+        self.groups.iter().map(|group| group.jobs).sum()
+    }
 }

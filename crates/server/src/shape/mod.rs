@@ -18,6 +18,8 @@ mod limit;
 mod ordering_key;
 mod redrive;
 mod reject;
+mod retention;
+mod retry_budget;
 mod rule;
 mod scale;
 mod schedule;
@@ -36,43 +38,42 @@ use utoipa::{IntoParams, ToSchema};
 use crate::body::PageLimit;
 
 pub use alert::Alert;
-pub use archive::{ArchiveQuery, ArchivedJob, ExportedJob, PruneAnswer, PruneRequest};
+pub use archive::{ArchiveQuery, ArchivedJob, ArchivedQuery, ExportedJob, PruneAnswer, PruneRequest};
 pub use audit::AuditLine;
 pub use bridge::{
     BridgeCheckJson, BridgeJson, BridgeProcessJson, BridgeSinkJson, BridgeSourceJson, BridgeTestJson,
     DeletedJson, InvalidJson, InvalidPurge, InvalidPurged, InvalidQuery,
 };
 pub use circuit::{CircuitJson, OpenCircuit};
-pub use dead::{
-    DeadExportQuery, DeadLetter, DeadQuery, DeadRow, DeadSurvey, DeadSurveyGroup, Envelope, Purge,
-    PurgeAnswer, WithEnvelope,
-};
+pub use dead::{DeadExportQuery, DeadLetter, DeadQuery, DeadRow, Envelope, Purge, PurgeAnswer, WithEnvelope};
 pub use doctor::{DoctorFinding, DoctorLevel};
 pub use event::EventQuery;
 pub use handoff::{HandOffJson, HandOffStopJson};
 pub use health::{Readiness, ReadyCheck};
 pub use incident::{IncidentFix, IncidentNote, IncidentSample, IncidentShown};
 pub use job::{
-    ChangeJobs, ChangedJobs, ExplainedJob, GivenReason, JobChangeVerb, JobQuery, LoggedRun, RevealQuery,
-    RunsQuery,
+    ChangeJobs, ChangedJobs, ExplainedJob, GivenReason, JobQuery, JobSurvey, JobSurveyGroup, LoggedRun,
+    RevealQuery, RunsQuery,
 };
 pub use limit::{LimitBody, LimitJson};
 pub use ordering_key::{OrderingKeyJson, OrderingKeysQuery, SkippedJob};
 pub use redrive::{NewPlan, NewPlanSettings, PlanActor, PlanMade, PlanShown};
 pub use reject::{RejectAnswer, RejectExportQuery, RejectGroupQuery, RejectItem, RejectQuery, RejectRequest};
+pub use retention::{RetentionJson, RetentionOf, RetentionQuery};
+pub use retry_budget::RetryBudgetJson;
 pub use rule::{NewRule, RuleRehearsal, RuleTest, RuleTrial};
 pub use scale::{QueueScale, ScaleQuery, ScaleTotal, ScaleView};
+pub(crate) use schedule::schedule_over;
 pub use schedule::{
     BackfillDone, BackfillRange, DeleteSchedule, LastFire, ScheduleJson, ScheduleOwnerKind, ScheduleRun,
-    SetSchedule,
+    SetSchedule, SetScheduleQuery,
 };
 pub use signal::{
-    NewResumeToken, NewSignal, ResumeHint, ResumePayload, ResumeTokenJson, SentSignal, SignalJson,
-    SignalSort, SignalsQuery,
+    NewResumeToken, NewSignal, ResumeHint, ResumeTokenJson, SentSignal, SignalJson, SignalSort, SignalsQuery,
 };
 pub use submit::{BackoffPart, CallbackJob, JobsBatch, SubmitAnswer, SubmitJob, SubmittedJob};
 pub use token::{MadeToken, NewToken, TokenView};
-pub use webhook::{NewWebhook, WebhookMade, WebhookView};
+pub use webhook::{NewWebhook, WebhookMade, WebhookStanding, WebhookView};
 pub use worker::{Worker, WorkerKind};
 pub(crate) use workflow::NodePart;
 pub use workflow::{

@@ -43,7 +43,7 @@ pub struct QueueScale {
     /// The queue.
     pub queue: String,
     /// Jobs that may be claimed; 0 while none is due or the queue is paused. Once one is due, pending jobs that are not
-    /// due yet are counted too. Those for which limits on runs at once have no room are not, nor are jobs of kinds
+    /// due yet are counted too. Those for which limits have no room are not, nor are jobs of kinds
     /// whose circuit lets nothing through.
     pub depth: u64,
     /// How long the oldest due job waits, in milliseconds.
@@ -51,7 +51,7 @@ pub struct QueueScale {
     /// Jobs that workers hold.
     pub running: u64,
     /// Processes that have slots for what runs, and for what waits once the oldest job has waited for
-    /// `workers.scale_up_after`, never more than limits on runs at once leave work for. No minimum and no maximum is
+    /// `workers.scale_up_after`, never more than limits leave work for. No minimum and no maximum is
     /// applied.
     pub wanted: u64,
     /// Runs that limits allow at once on the queue, those that run among them; left out where none says so.

@@ -121,16 +121,6 @@ pub struct ResumeTokenJson {
     pub expires_at: Timestamp,
 }
 
-/// What the signal of a resume token brings.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ResumePayload {
-    /// Any JSON; null unless it is said.
-    #[serde(default)]
-    #[schema(value_type = Value)]
-    pub payload: Value,
-}
-
 /// What a resume token is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ResumeHint {

@@ -280,6 +280,9 @@ pub enum RunOutcome {
         /// The dependency that was unavailable.
         #[serde(default)]
         dependency: Option<String>,
+        /// What it counts as for the circuit of the dependency that the job needs; as its class does unless it is said.
+        #[serde(default)]
+        circuit: Option<CircuitMark>,
         /// The order of the step or the effect at which it failed, from 0; behind all that the run called when it was
         /// in none of them. The dead letter names it; unless it is said, that is the first one without a result.
         #[serde(default)]
@@ -362,6 +365,18 @@ pub enum FailureClass {
     Timeout,
     /// The handler broke.
     Panic,
+}
+
+/// What a failure counts as for the circuit of a dependency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CircuitMark {
+    /// The dependency failed.
+    Counts,
+    /// It was called, and something else went wrong.
+    Neutral,
+    /// As if it had not been called.
+    Ignored,
 }
 
 /// What a run logged.
@@ -465,6 +480,11 @@ pub struct EffectRequest {
     pub key: String,
     /// What is done when it may have happened.
     pub policy: EffectPolicy,
+    /// True says that the other side was asked, because the answer was `verify`, and has not seen it: that the run is
+    /// about to call it is stored, and the answer is `run`. Only under the policy `verify`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(default = false)]
+    pub not_seen: bool,
     /// The order of its call in the run, as of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
@@ -477,7 +497,8 @@ pub struct EffectRequest {
 pub enum EffectAnswer {
     /// It calls it, and stores what it came to.
     Run,
-    /// It may have happened: the run asks the other side, then stores the outcome, or calls it and stores that.
+    /// It may have happened: the run asks the other side. What that knows of it is the outcome, and is stored; when it
+    /// has not seen it, the run says so with `not_seen`, calls it and stores that.
     Verify,
     /// It succeeded before.
     Done {

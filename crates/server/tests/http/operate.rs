@@ -6,6 +6,8 @@ mod handoffs;
 mod incidents;
 mod limits;
 mod redrives;
+mod retention;
+mod retry_budgets;
 mod rules;
 mod scale;
 mod schedules;

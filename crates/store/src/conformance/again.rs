@@ -20,7 +20,8 @@ fn endings(taken: &ClaimedJob) -> Vec<(Ending, State)> {
     if let Some(failure) = &mut other.failure {
         failure.message = "something else".into();
     }
-    let later = |secs| ending(taken, &failure(Cause::Snoozed).retry_in(std::time::Duration::from_secs(secs)));
+    let asking = |cause, secs| ending(taken, &failure(cause).retry_in(std::time::Duration::from_secs(secs)));
+    let later = |secs| asking(Cause::Snoozed, secs);
     vec![
         (success(taken), State::Succeeded),
         (returned("1"), State::Succeeded),
@@ -29,7 +30,10 @@ fn endings(taken: &ClaimedJob) -> Vec<(Ending, State)> {
         (ends_by(taken, Cause::Error), State::Pending),
         (other, State::Pending),
         (ends_by(taken, Cause::Timeout), State::Pending),
+        (asking(Cause::Error, 60), State::Pending),
         (ends_by(taken, Cause::Permanent), State::Failed),
+        // What it asked for is part of what it said, also where no wait follows.
+        (asking(Cause::Permanent, 60), State::Failed),
         (ends_by(taken, Cause::Canceled), State::Canceled),
         (later(60), State::Pending),
         (later(61), State::Pending),
@@ -44,7 +48,7 @@ async fn nothing_changes(w: &Fixture, job: JobId, lease: Lease, ending: Ending, 
 
 /// L5: the same ending of the same run again, whatever it was.
 pub async fn the_same_ending_is_answered_as_the_first_time(w: Fixture) {
-    for at in 0..11 {
+    for at in 0..13 {
         let number = u64::try_from(at + 1).expect("small");
         let taken = w.running(patient(number)).await;
         let (ending, state) = endings(&taken).swap_remove(at);
@@ -57,7 +61,7 @@ pub async fn the_same_ending_is_answered_as_the_first_time(w: Fixture) {
 
 /// L5: every ending after every other one.
 pub async fn another_ending_of_the_same_run_is_stale(w: Fixture) {
-    for at in 0..11 {
+    for at in 0..13 {
         let number = u64::try_from(at + 1).expect("small");
         let taken = w.running(patient(number)).await;
         let mut others = endings(&taken);

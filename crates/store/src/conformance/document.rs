@@ -199,7 +199,7 @@ pub async fn operations_go_with_the_change(w: Fixture) {
     w.pass(secs(1));
     let operations = vec![(id(1), Operation::Retry), (id(2), Operation::Retry), (id(9), Operation::Retry)];
     let amendment = Amend { edits: vec![write("plan", "driven")], operations, ..Amend::default() };
-    let Amended::Done { now, operated } = w.store.amend(amendment).await.expect("amend") else {
+    let Amended::Done { now, operated, .. } = w.store.amend(amendment).await.expect("amend") else {
         panic!("nothing was expected")
     };
     assert_eq!(now, w.now());

@@ -112,7 +112,7 @@ impl Script {
             ends.decision = Decision::waiting(&signal_wait(self.now));
         }
         if self.dice.percent(10) {
-            ends.decision = Decision { verdict: self.verdict(), trace: Vec::new() };
+            ends.decision = Decision::plain(self.verdict());
         }
         if self.dice.percent(4) {
             let mut callback = self.draft();

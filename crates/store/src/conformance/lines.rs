@@ -7,10 +7,10 @@ use backstop_core::failure::Cause;
 use backstop_core::job::{Operation, Retention, State, WaitReason};
 use backstop_core::{JobId, Refusal};
 
-use super::build::{JobDraft, ends_by, handed_back, id, job, success};
-use super::fixture::{Fixture, secs};
+use super::build::{JobDraft, WorkerDraft, ends_by, handed_back, id, job, knows, success};
+use super::fixture::{Fixture, claim, numbers, room, secs};
 use super::place::at_once;
-use crate::{Duty, LineRange, LineView, PageRequest, Submit};
+use crate::{Claim, Duty, LineRange, LineView, PageRequest, Submit};
 
 /// A job without retries, in the line `line`.
 fn next(number: u64) -> JobDraft {
@@ -74,6 +74,26 @@ pub async fn lines_do_not_wait_for_each_other(w: Fixture) {
     let claimed: BTreeSet<JobId> =
         w.claim(worker, 10).await.into_iter().map(|claimed| claimed.job.spec.id).collect();
     assert_eq!(claimed, BTreeSet::from([id(1), id(3), id(4)]));
+}
+
+/// L21: a key is one line, whatever queues and kinds its jobs are of.
+pub async fn a_line_goes_across_queues_and_kinds(w: Fixture) {
+    let kinds = [("work", 1), ("mail", 1)];
+    let worker = w.enlist(WorkerDraft::new(1).queues(&["default", "other"]).kinds(&kinds)).await;
+    let jobs = [
+        next(1),
+        next(2).queue("other"),
+        next(3).kind("mail", 1),
+        next(4).queue("other").kind("mail", 1),
+        next(5),
+    ];
+    w.offer_all(true, jobs).await;
+    for number in 1..=5 {
+        let queues = vec![room("default", 10), room("other", 10)];
+        let claimed = w.claim_with(Claim { queues, kinds: knows(&kinds), ..claim(worker, 10) }).await.jobs;
+        assert_eq!(numbers(&claimed), [number]);
+        w.finish(&claimed[0], success(&claimed[0])).await;
+    }
 }
 
 /// L21: neither ids nor priorities nor due times change who comes first.

@@ -208,7 +208,7 @@ pub async fn a_dead_letter_keeps_its_evidence(w: Fixture) {
 pub async fn every_terminal_reason_is_kept(w: Fixture) {
     for (number, reason) in (1..).zip(TerminalReason::ALL) {
         let taken = w.running(job(number)).await;
-        let decision = Decision { verdict: Verdict::Dead { reason: *reason }, trace: Vec::new() };
+        let decision = Decision::plain(Verdict::Dead { reason: *reason });
         let ends = Ending { decision, ..ends_by(&taken, Cause::Error) };
         assert_eq!(w.finish(&taken, ends).await, State::Failed);
         assert_eq!(w.record(id(number)).await.reason, Some(*reason));

@@ -5,9 +5,10 @@ use backstop_core::job::{Operation, Priority, State, WaitReason};
 use backstop_core::run_limit::{CountBy, RunLimit, RunRate, SharedHold, SharingJob};
 use backstop_core::{Timestamp, WorkerId};
 
-use super::build::{WorkerDraft, ends_by, id, job, knows, success};
-use super::fixture::{Fixture, claim, numbers, room, secs};
+use super::build::{WorkerDraft, ends_by, id, job, knows, other_fence, success};
+use super::fixture::{Fixture, LEASE, claim, numbers, room, secs};
 use super::place::at_once;
+use crate::sharing::SharingWork;
 use crate::{Claim, Duty};
 
 fn by_key(concurrency: u64) -> RunLimit {
@@ -148,6 +149,33 @@ pub async fn what_the_dead_held_comes_back(w: Fixture) {
     assert!(w.claim_with(most(worker, &["default"], 9, [])).await.jobs.is_empty(), "it may still run");
     w.rescue(lost.lease, ends_by(&lost, Cause::Crash)).await.expect("an orphan");
     assert_eq!(w.claim_with(most(worker, &["default"], 9, [])).await.jobs.len(), 1);
+}
+
+/// H6: nobody but the run that has a name gives it back: no late word of a dead one, no other hold of the same job, and
+/// none that only waits for it.
+pub async fn nobody_but_its_owner_gives_a_name_back(w: Fixture) {
+    let dead = crew(&w, 1).await;
+    for number in 1..=4 {
+        w.submit(job(number).single("one").policy(|policy| policy.max_crashes = 0)).await;
+    }
+    let lost = w.claim_with(most(dead, &["default"], 9, [])).await.jobs.remove(0);
+    w.pass(LEASE);
+    let worker = crew(&w, 2).await;
+    assert_eq!(w.rescue(lost.lease, ends_by(&lost, Cause::Crash)).await, Ok(State::Failed));
+    let asked = || most(worker, &["default"], 9, []);
+    let held = w.claim_with(asked()).await.jobs.remove(0);
+    assert_eq!(
+        (numbers(std::slice::from_ref(&lost)), numbers(std::slice::from_ref(&held))),
+        (vec![1], vec![2])
+    );
+    crew(&w, 1).await;
+    w.try_finish(lost.lease, success(&lost)).await.expect_err("its run has ended");
+    w.try_finish(other_fence(held.lease, -1), success(&held)).await.expect_err("another hold");
+    w.cancel(id(3)).await;
+    let w = w.reopen().await;
+    assert!(w.claim_with(asked()).await.jobs.is_empty(), "its owner has it");
+    w.finish(&held, success(&held)).await;
+    assert_eq!(numbers(&w.claim_with(asked()).await.jobs), [4]);
 }
 
 /// H5: one with many waiting jobs does not starve one with few.
@@ -366,6 +394,39 @@ pub async fn what_keeps_a_job_back_is_told(w: Fixture) {
     let used: Vec<_> =
         seen.iter().map(|view| (view.used.running, view.used.permits, view.is_full())).collect();
     assert_eq!(used, [(1, 0, false), (0, 2, true), (0, 0, false)]);
+}
+
+/// H9, H5, H6: how many of them could start, whatever waits behind them; nothing is taken by asking.
+pub async fn what_could_start_of_jobs_that_share_is_told(w: Fixture) {
+    let worker = crew(&w, 1).await;
+    for number in 1..=9 {
+        w.submit(job(number).by(if number < 8 { "a" } else { "b" })).await;
+    }
+    for number in 10..=12 {
+        w.submit(job(number).kind("mail", 1).permits("gpu", 2)).await;
+    }
+    w.submit(job(13).by("c").after(secs(60))).await;
+    w.submit(job(14).by("d").kind("unknown", 1)).await;
+    w.submit(job(15)).await;
+    w.submit(job(16).queue("other").by("a")).await;
+    let limits = vec![by_key(2), pool(5)];
+    let told = async |queues: &[&str], most| {
+        let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
+        let work = w.store.sharing_work(queues, limits.clone(), most).await.expect("read");
+        let row = |work: SharingWork| (work.kind.to_string(), work.pending, work.startable);
+        work.into_iter().map(row).collect::<Vec<_>>()
+    };
+    let row = |kind: &str, pending: u64, startable: u64| (kind.to_owned(), pending, startable);
+    assert_eq!(told(&["default"], 100).await, [row("mail", 3, 2), row("work", 10, 4)]);
+    assert_eq!(told(&["default"], 6).await, [row("mail", 3, 3), row("work", 10, 10)], "too many to look at");
+    assert_eq!(told(&["other", "nothing"], 100).await, [row("work", 1, 1)]);
+    let seen = w.queue("default").await;
+    assert_eq!((seen.pending, seen.sharing), (14, 13), "what waits for code does not count");
+    let taken = w.claim_with(most(worker, &["default"], 3, limits.clone())).await.jobs;
+    assert_eq!(taken.len(), 3);
+    let left: u64 = told(&["default"], 100).await.iter().map(|(.., startable)| startable).sum();
+    let sharing = taken.iter().filter(|one| one.job.spec.needs.is_some()).count();
+    assert_eq!(left + u64::try_from(sharing).expect("few"), 6, "what runs has its room");
 }
 
 /// H5, C2: a job that shares something is never claimed ahead, where it would hold what others wait for.

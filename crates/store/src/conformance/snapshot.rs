@@ -2,6 +2,7 @@
 
 use backstop_core::JobId;
 use backstop_core::job::State;
+use backstop_core::run_limit::{CountBy, RunLimit};
 
 use super::build::worker_id;
 use super::command::said;
@@ -55,6 +56,9 @@ pub(super) async fn whole(store: &dyn Store, queues: &[&str], named: &[JobId]) -
     state.push(("prunable".into(), said(store.prunable(std::time::Duration::ZERO, 1_000).await)));
     state.push(("survey".into(), said(store.survey(JobFilter::default(), 1_000).await)));
     state.push(("held lanes".into(), said(store.held_lanes().await)));
+    let by_key = RunLimit { by: CountBy::Key, concurrency: Some(1), ..RunLimit::new("by key") };
+    let names = queues.iter().map(|queue| (*queue).to_owned()).collect();
+    state.push(("sharing work".into(), said(store.sharing_work(names, vec![by_key], 100).await)));
     for blocked in [false, true] {
         let range = LineRange { blocked, limit: 1_000, ..LineRange::default() };
         state.push((format!("lines, blocked: {blocked}"), said(store.lines(range).await)));

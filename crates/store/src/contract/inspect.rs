@@ -9,6 +9,7 @@ use backstop_core::job::{Attempt, JobDetail, JobSummary, JobView, Operated, Oper
 use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Refusal};
 
+use crate::sharing::SharingWork;
 use crate::{
     Answer, Archived, Finding, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, LineRange, LineView,
     Page, PageRequest, QueueRange, QueueView, Survey, Terms, WorkerView,
@@ -140,6 +141,19 @@ pub trait InspectStore: Send + Sync + 'static {
         jobs: Vec<SharingJob>,
         limits: Vec<RunLimit>,
     ) -> Answer<'_, Vec<Option<SharedHold>>>;
+
+    /// How many jobs of these queues that share something are pending, and how many of them could start now under
+    /// these limits (H9), by queue as it was asked for and then by kind; kinds without such jobs are left out. What
+    /// limits say that count all runs together is not looked at.
+    ///
+    /// It looks at `most` jobs of a queue at most, and at [`crate::sharing::MOST_KEYS`] keys of a lane. Where that was
+    /// not enough, all pending ones count as startable. It takes and locks nothing.
+    fn sharing_work(
+        &self,
+        queues: Vec<String>,
+        limits: Vec<RunLimit>,
+        most: usize,
+    ) -> Answer<'_, Vec<SharingWork>>;
 
     /// Lists the lines that have a head, by key (L21).
     ///

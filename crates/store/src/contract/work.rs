@@ -123,7 +123,7 @@ pub trait WorkStore: Send + Sync + 'static {
     /// observer wants that (D3); so are deaths by expiry, here and in every verb.
     /// A callback has no keys, is due as its `start` says, and is skipped in silence when its id is stored already.
     /// The end of a job of a workflow or a batch is noted in [`crate::Drawer::WorkflowEnds`], here and in every verb
-    /// that ends jobs (W1-W6): `EndNote` says when, and under which key.
+    /// that ends jobs (W1-W6): `EndNote` says when, and `EndDocument` under which key.
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>>;
 
     /// Keeps what runs say while they go on: their progress, lines for the ledger (F15), what became of their steps

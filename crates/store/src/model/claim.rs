@@ -103,24 +103,7 @@ impl Tables {
 
     /// The due jobs of one queue that share something, by lane and turn key.
     fn stacks(&self, claim: &Claim, wanted: &ClaimQueue, now: Timestamp) -> Vec<KeyedJobs> {
-        let mut stacks: BTreeMap<(LaneKey, String), KeyedJobs> = BTreeMap::new();
-        for (id, row) in self.reach(claim, wanted, now).filter(|(_, row)| row.record.is_due(now)) {
-            let (spec, run_at) = (&row.job.spec, row.record.run_at);
-            let Some(needs) = &spec.needs else { continue };
-            let stack = stacks.entry((lane_of(spec), needs.turn_key())).or_insert_with(|| KeyedJobs {
-                lane: 0,
-                queue: spec.queue.clone(),
-                kind: spec.kind.clone(),
-                priority: spec.priority,
-                key: needs.turn_key().into(),
-                needs: (**needs).clone(),
-                heads: Vec::new(),
-                more: false,
-            });
-            stack.heads.push((run_at, id));
-        }
-        stacks.values_mut().for_each(|stack| stack.heads.sort_unstable());
-        stacks.into_values().collect()
+        stacks_of(self.reach(claim, wanted, now).filter(|(_, row)| row.record.is_due(now)))
     }
 
     /// What may be taken from one queue now, best first (L3).
@@ -176,4 +159,26 @@ impl Tables {
         }
         Ok(())
     }
+}
+
+/// Those of these jobs that share something, by lane and turn key.
+pub(super) fn stacks_of<'a>(jobs: impl Iterator<Item = (JobId, &'a ModelJob)>) -> Vec<KeyedJobs> {
+    let mut stacks: BTreeMap<(LaneKey, String), KeyedJobs> = BTreeMap::new();
+    for (id, row) in jobs {
+        let (spec, run_at) = (&row.job.spec, row.record.run_at);
+        let Some(needs) = &spec.needs else { continue };
+        let stack = stacks.entry((lane_of(spec), needs.turn_key())).or_insert_with(|| KeyedJobs {
+            lane: 0,
+            queue: spec.queue.clone(),
+            kind: spec.kind.clone(),
+            priority: spec.priority,
+            key: needs.turn_key().into(),
+            needs: (**needs).clone(),
+            heads: Vec::new(),
+            more: false,
+        });
+        stack.heads.push((run_at, id));
+    }
+    stacks.values_mut().for_each(|stack| stack.heads.sort_unstable());
+    stacks.into_values().collect()
 }

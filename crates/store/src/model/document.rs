@@ -3,7 +3,7 @@
 use backstop_core::Timestamp;
 use backstop_core::outbox::OutboxKey;
 
-use super::submit::{Undo, first_refusal};
+use super::submit::{Undo, all_stored};
 use super::tables::{ModelCommit, Tables};
 use crate::{
     Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Error, Expect, OutboxBacklog,
@@ -59,11 +59,14 @@ impl Tables {
         let before = amend.strict.then(|| self.clone());
         let mut undo = Undo::default();
         let stored: Vec<_> = amend.jobs.iter().map(|new| self.submit_one(new, &mut undo, commit)).collect();
-        if let Some((index, refusal)) = first_refusal(stored) {
-            self.undo(undo);
-            *commit = ModelCommit::at(commit.now, commit.wants.clone());
-            return Ok(Amended::Refused { index, refusal });
-        }
+        let submitted = match all_stored(stored) {
+            Ok(submitted) => submitted,
+            Err((index, refusal)) => {
+                self.undo(undo);
+                *commit = ModelCommit::at(commit.now, commit.wants.clone());
+                return Ok(Amended::Refused { index, refusal });
+            }
+        };
         for edit in &amend.edits {
             let place = (edit.drawer, edit.key.clone());
             let revision = self.documents.get(&place).map_or(0, |(revision, _)| *revision) + 1;
@@ -79,7 +82,7 @@ impl Tables {
             *commit = ModelCommit::at(commit.now, commit.wants.clone());
             return Ok(Amended::Refused { index, refusal });
         }
-        Ok(Amended::Done { now: commit.now, operated })
+        Ok(Amended::Done { now: commit.now, operated, submitted })
     }
 
     fn is_expected(&self, edit: &Edit) -> bool {

@@ -24,6 +24,12 @@ impl Tables {
         row.record.state == State::Pending && on_queue > 0 && for_kind == 0
     }
 
+    /// True when a pending job shares something with others, and somebody may know its code.
+    pub(super) fn may_share(&self, row: &ModelJob, now: Timestamp) -> bool {
+        let pending = row.record.state == State::Pending && row.job.spec.needs.is_some();
+        pending && !self.waits_for_code(row, now)
+    }
+
     pub(super) fn held_lanes(&self, now: Timestamp) -> Vec<HeldLane> {
         let mut lanes = BTreeMap::new();
         for row in self.jobs.values().filter(|row| self.waits_for_code(row, now)) {
@@ -105,6 +111,7 @@ impl Tables {
         let rows = || self.jobs.values().filter(|row| *row.job.spec.queue == *name);
         let in_state = |state| count(rows().filter(|row| row.record.state == state));
         let held = count(rows().filter(|row| self.waits_for_code(row, now)));
+        let sharing = count(rows().filter(|row| self.may_share(row, now)));
         let oldest_due = rows()
             .filter(|row| row.record.is_due(now) && !self.waits_for_code(row, now))
             .map(|row| row.record.run_at)
@@ -113,6 +120,7 @@ impl Tables {
             paused: self.is_paused(&name),
             pause_note: self.paused_queues.get(&name).cloned().flatten().and_then(|pause| pause.0),
             pending: in_state(State::Pending) - held,
+            sharing,
             waiting: in_state(State::Waiting) + held,
             running: in_state(State::Running),
             paused_jobs: in_state(State::Paused),

@@ -1,6 +1,6 @@
 //! What is used of limits on runs (H5). The model counts on every question.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use backstop_core::Timestamp;
@@ -10,7 +10,9 @@ use backstop_core::run_limit::{
     SharedUse, SharingJob,
 };
 
-use super::tables::Tables;
+use super::claim::stacks_of;
+use super::tables::{ModelJob, Tables};
+use crate::sharing::{SharingWork, plan_all};
 use crate::working_set::PermitRow;
 use crate::{Claim, Drawer, run_limits};
 
@@ -82,6 +84,29 @@ impl Tables {
     ) -> Vec<Option<SharedHold>> {
         let rooms = SharedRooms::new(limits.iter().cloned(), self.shared_use(), self.key_buckets(), now);
         jobs.iter().map(|job| rooms.hold(&job.queue, &job.kind, &job.needs)).collect()
+    }
+
+    pub(super) fn sharing_work(
+        &self,
+        queues: &[String],
+        limits: &[RunLimit],
+        most: usize,
+        now: Timestamp,
+    ) -> Vec<SharingWork> {
+        let rooms = SharedRooms::new(limits.iter().cloned(), self.shared_use(), self.key_buckets(), now);
+        let work = |queue: &String| {
+            let is_open = |row: &ModelJob| *row.job.spec.queue == **queue && self.may_share(row, now);
+            let open = || self.jobs.iter().map(|(id, row)| (*id, row)).filter(|(_, row)| is_open(row));
+            let mut pending: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+            for (_, row) in open() {
+                *pending.entry(row.job.spec.kind.clone()).or_default() += 1;
+            }
+            let may_start = |row: &ModelJob| row.record.is_due(now) && !row.record.has_expired(now);
+            let stacks = stacks_of(open().filter(|(_, row)| may_start(row)));
+            let plan = plan_all(&stacks, &rooms, most);
+            SharingWork::of(&Arc::from(queue.as_str()), pending, &stacks, &plan, most)
+        };
+        queues.iter().flat_map(work).collect()
     }
 
     pub(super) fn run_limits(&self, limits: Vec<RunLimit>, now: Timestamp) -> Vec<RunLimitView> {

@@ -17,9 +17,12 @@ enum Plan {
     Store { superseded: Vec<(JobId, Record)> },
 }
 
-/// The first job that was refused.
-pub(super) fn first_refusal(answers: Vec<Result<Submitted, Refusal>>) -> Option<(usize, Refusal)> {
-    answers.into_iter().enumerate().find_map(|(index, answer)| Some((index, answer.err()?)))
+/// The answers to jobs all of which were stored, or the first one that was refused.
+pub(super) fn all_stored(
+    answers: Vec<Result<Submitted, Refusal>>,
+) -> Result<Vec<Submitted>, (usize, Refusal)> {
+    let placed = answers.into_iter().enumerate();
+    placed.map(|(index, answer)| answer.map_err(|refusal| (index, refusal))).collect()
 }
 
 /// What undoes an atomic batch.

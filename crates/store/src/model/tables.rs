@@ -186,8 +186,9 @@ impl Tables {
 
     /// Notes the ends of jobs of workflows and batches (W1-W6).
     pub(super) fn note_ends(&mut self, commit: &mut ModelCommit) {
-        for (key, body) in EndNote::documents(&std::mem::take(&mut commit.ended)) {
-            self.documents.insert((Drawer::WorkflowEnds, key), (1, body.into()));
+        for ends in EndNote::documents(&std::mem::take(&mut commit.ended)) {
+            let key = ends.key(commit.now);
+            self.documents.insert((Drawer::WorkflowEnds, key), (1, ends.body.into()));
         }
     }
 

@@ -177,6 +177,7 @@ fn queue<'q>(queues: &'q mut BTreeMap<String, QueueView>, name: &str) -> &'q mut
         paused: false,
         pause_note: None,
         pending: 0,
+        sharing: 0,
         waiting: 0,
         running: 0,
         paused_jobs: 0,
@@ -192,6 +193,9 @@ fn queue<'q>(queues: &'q mut BTreeMap<String, QueueView>, name: &str) -> &'q mut
 fn count_lane(view: &mut QueueView, counts: &LaneCounts, held: bool) {
     let pending = if held { &mut view.waiting } else { &mut view.pending };
     *pending += counts.jobs.pending;
+    if counts.lane.shares && !held {
+        view.sharing += counts.jobs.pending;
+    }
     view.waiting += counts.jobs.waiting;
     view.running += counts.jobs.running;
     view.paused_jobs += counts.jobs.paused;

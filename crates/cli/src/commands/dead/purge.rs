@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use backstop::{TerminalReason, Timestamp};
-use backstop_server::shape::{DeadSurvey, Purge, PurgeAnswer};
+use backstop_server::shape::{JobSurvey, Purge, PurgeAnswer};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -51,7 +51,7 @@ pub(super) async fn run(options: &PurgeOptions, client: &Client, app: &App) -> R
     };
     let look = Purge { dry_run: true, ..options.conditions.purge(moment) };
     let looked: PurgeAnswer = client.post(&format!("{DEAD_LETTERS}/purge"), &look).await?;
-    let survey = looked.survey.unwrap_or(DeadSurvey { groups: Vec::new(), complete: true });
+    let survey = looked.survey.unwrap_or(JobSurvey { groups: Vec::new(), complete: true });
     let found = dead_letters(&survey);
     if survey.jobs() == 0 {
         return nothing(options, app);
@@ -82,7 +82,7 @@ pub(super) async fn run(options: &PurgeOptions, client: &Client, app: &App) -> R
 }
 
 /// How many there are, in words.
-fn dead_letters(survey: &DeadSurvey) -> String {
+fn dead_letters(survey: &JobSurvey) -> String {
     if survey.complete {
         counted(survey.jobs(), "dead letter")
     } else {
@@ -99,7 +99,7 @@ fn nothing(options: &PurgeOptions, app: &App) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-fn table(app: &App, survey: &DeadSurvey) -> String {
+fn table(app: &App, survey: &JobSurvey) -> String {
     let heads = ["queue", "kind", "reason", "fingerprint", "jobs"];
     let mut table = TextTable::new(&app.out, &heads).drop_first(&[3, 0]).figures(&[4]);
     for group in &survey.groups {
@@ -117,7 +117,7 @@ fn table(app: &App, survey: &DeadSurvey) -> String {
 async fn purge(
     options: &PurgeOptions,
     moment: Option<Timestamp>,
-    survey: &DeadSurvey,
+    survey: &JobSurvey,
     client: &Client,
     app: &App,
 ) -> Result<(), Problem> {

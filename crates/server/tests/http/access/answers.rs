@@ -12,7 +12,7 @@ use crate::harness::Harness;
 const MOST_BYTES: usize = (1 << 20) + 512;
 
 /// The lists that are never long, and so not pages.
-const SHORT: [&str; 1] = ["/api/v1/doctor"];
+const SHORT: [&str; 2] = ["/api/v1/doctor", "/api/v1/retention"];
 
 #[test]
 fn every_list_is_a_page() {

@@ -118,7 +118,7 @@ async fn a_change_of_many_jobs_that_cannot_be_meant_is_refused() {
         (json!({ "status": "pending", "kind": "mail" }), "invalid", "change"),
         (json!({ "change": "retry", "status": "failed", "kind": "mail" }), "invalid", "retry"),
         (json!({ "change": "cancel", "kind": "mail" }), "invalid", "say in which state"),
-        (json!({ "change": "cancel", "status": "succeeded", "kind": "mail" }), "invalid", "pending, waiting"),
+        (json!({ "change": "cancel", "status": "succeeded", "kind": "mail" }), "invalid", "paused, waiting"),
         (json!({ "change": "resume", "status": "pending", "kind": "mail" }), "invalid", "paused"),
         (json!({ "change": "cancel", "status": "pending" }), "needs_all", "every job that is pending"),
         (json!({ "change": "cancel", "status": "pending", "knd": "mail" }), "invalid", "knd"),

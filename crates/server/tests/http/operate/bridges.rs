@@ -22,6 +22,8 @@ fn report(name: &str, state: BridgeState) -> BridgeReport {
         kind: "play".into(),
         to_queue: "default".into(),
         consumer: name.into(),
+        concurrency: 4,
+        consuming: 3,
         state,
         received: 9,
         admitted: 7,
@@ -82,7 +84,9 @@ async fn a_bridge_is_listed_paused_and_resumed() {
         assert_eq!(&orders[field], value, "{field}");
     }
     assert_eq!((&orders["source"]["kind"], &orders["sink"]["of"]), (&json!("play"), &json!(["results"])));
-    for (field, count) in [("rejected", 3), ("passed_on", 4), ("discarded", 5), ("given_back", 6)] {
+    assert_eq!(orders["processes"][0]["consuming"], 3);
+    let counts = [("rejected", 3), ("passed_on", 4), ("discarded", 5), ("given_back", 6)];
+    for (field, count) in counts.into_iter().chain([("concurrency", 4), ("consuming", 3)]) {
         assert_eq!(orders["source"][field], count, "{field}");
     }
     assert_eq!(harness.get(&format!("{BRIDGES}/orders")).await.ok(), *orders);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use backstop::Config;
-use backstop::limits::{CountBy, RunLimit};
+use backstop::limits::{CountBy, RunLimit, RunRate};
 use backstop_core::scale::ScaleSettings;
 use backstop_server::{Scope, ServerSettings};
+use backstop_store::{KnownKind, NewWorker};
 use backstop_testing::TestEngine;
 use serde_json::{Value, json};
 
@@ -119,6 +120,83 @@ async fn nobody_is_wanted_for_what_limits_do_not_let_run() {
     assert_eq!((&found["items"][1]["depth"], &found["items"][1]["most_running"]), (&json!(2), &json!(2)));
     let text = harness.get("/metrics").await.text;
     assert!(text.lines().any(|line| line == "backstop_wanted_processes{queue=\"mail\"} 1"), "{text}");
+}
+
+#[tokio::test]
+async fn nobody_is_wanted_for_what_a_rate_does_not_let_start() {
+    // H9, H5
+    let test = TestEngine::new();
+    let harness = harness(&test);
+    submit(&test, "mail", 7, Duration::ZERO).await;
+    let rate = Some(RunRate { count: 3, per: Duration::from_secs(60) });
+    test.engine().limits().set(RunLimit { rate, ..RunLimit::of_queue("mail") }).await.unwrap();
+    test.advance(Duration::from_secs(12));
+    let mut mail = row("mail", 3, 12_000, 2);
+    mail["most_running"] = json!(3);
+    assert_eq!(harness.get(SCALE).await.ok()["items"], json!([mail]));
+}
+
+#[tokio::test]
+async fn nobody_is_wanted_for_what_keys_names_and_pools_do_not_let_run() {
+    // H9, H5, H6
+    let test = TestEngine::new();
+    let harness = harness(&test);
+    let job = |kind| test.engine().enqueue_raw(kind, "{}").queue("mail");
+    for _ in 0..30 {
+        job("send").limit_key("acme").submit().await.unwrap();
+        job("report").single_instance("nightly").submit().await.unwrap();
+        job("render").permits("cards", 2).submit().await.unwrap();
+    }
+    let limits = test.engine().limits();
+    limits.set(RunLimit { by: CountBy::Key, concurrency: Some(3), ..RunLimit::new("keys") }).await.unwrap();
+    limits.set(RunLimit { permits: Some(5), ..RunLimit::new("cards") }).await.unwrap();
+    test.advance(Duration::from_secs(12));
+    // Three of the key, one of the name, two of the pool; two of them at once in each process.
+    let mut mail = row("mail", 6, 12_000, 3);
+    mail["most_running"] = json!(6);
+    assert_eq!(harness.get(SCALE).await.ok()["items"], json!([mail]));
+    let text = harness.get("/metrics").await.text;
+    assert!(text.lines().any(|line| line == "backstop_wanted_processes{queue=\"mail\"} 3"), "{text}");
+    // Beside jobs that share nothing, nobody knows how many may run at once.
+    submit(&test, "mail", 5, Duration::ZERO).await;
+    test.advance(Duration::from_secs(12));
+    assert_eq!(harness.get(SCALE).await.ok()["items"], json!([row("mail", 11, 24_000, 6)]));
+    limits.delete("keys").await.unwrap();
+    assert_eq!(harness.get(SCALE).await.ok()["items"][0]["depth"], 38, "thirty have room again");
+}
+
+#[tokio::test]
+async fn what_waits_for_code_is_not_held_back_a_second_time() {
+    // H9, H10, H5, H3
+    let test = TestEngine::with_config(Config::default().kind_dependency("render", "gpu"));
+    let harness = harness(&test);
+    submit(&test, "mail", 2, Duration::ZERO).await;
+    for _ in 0..9 {
+        for kind in ["render", "report"] {
+            test.engine().enqueue_raw(kind, "{}").queue("mail").submit().await.unwrap();
+        }
+    }
+    let limits = test.engine().limits();
+    limits.set(RunLimit { concurrency: Some(8), ..RunLimit::of_queue("mail") }).await.unwrap();
+    let reports = RunLimit { kind: Some("report".into()), concurrency: Some(1), ..RunLimit::new("reports") };
+    limits.set(reports).await.unwrap();
+    test.engine().circuits().open("gpu", "ann", Some(Duration::from_secs(60))).await.unwrap();
+    let mut worker = NewWorker {
+        id: backstop::worker_id(),
+        name: "knows send alone".to_owned(),
+        queues: vec!["mail".into()],
+        kinds: [KnownKind { kind: "send".into(), version: 1 }].into(),
+        lease: Duration::from_secs(3_600),
+        code_version: None,
+    };
+    test.engine().store().enlist(worker.clone()).await.unwrap();
+    test.advance(Duration::from_secs(12));
+    let mut mail = row("mail", 2, 12_000, 1);
+    mail["most_running"] = json!(8);
+    assert_eq!(harness.get(SCALE).await.ok()["items"], json!([mail]), "two may be sent");
+    worker.kinds = ["send", "report"].map(|kind| KnownKind { kind: kind.into(), version: 1 }).into();
+    test.engine().store().enlist(worker).await.unwrap();
+    assert_eq!(harness.get(SCALE).await.ok()["items"][0]["depth"], 3, "and one report");
 }
 
 #[tokio::test]

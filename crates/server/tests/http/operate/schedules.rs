@@ -50,9 +50,9 @@ async fn a_schedule_is_set_listed_paused_run_and_deleted() {
     assert_eq!(claimed["jobs"][0]["schedule"], job["schedule"], "remote workers know it too: {claimed}");
     let range = json!({ "from": "2026-01-01T00:00:00Z", "to": "2026-01-07T00:00:00Z" });
     let filled = harness.post(&format!("{path}/backfill"), range.clone()).await.ok();
-    assert_eq!(filled, json!({ "submitted": 4, "known": 0 }), "two days of it are a weekend");
+    assert_eq!(filled, json!({ "submitted": 4, "known": 0, "skipped": 0 }), "two days of it are a weekend");
     let again = harness.post(&format!("{path}/backfill"), range).await.ok();
-    assert_eq!(again, json!({ "submitted": 0, "known": 4 }));
+    assert_eq!(again, json!({ "submitted": 0, "known": 4, "skipped": 0 }));
     assert_eq!(harness.json(Method::DELETE, &path, json!({})).await.ok()["name"], "nightly");
     refused(&harness.json(Method::DELETE, &path, json!({})).await, 404, "no_such_schedule", None);
     for verb in ["pause", "resume", "run"] {
@@ -81,6 +81,56 @@ async fn what_a_job_may_say_a_schedule_may_say_of_its_jobs() {
 }
 
 #[tokio::test]
+async fn a_set_that_keeps_changes_what_it_names_and_nothing_else() {
+    // W11
+    let harness = played(&[]).await;
+    let (path, keep) = (format!("{SCHEDULES}/nightly"), format!("{SCHEDULES}/nightly?keep=true"));
+    let stands = async || harness.engine().schedules().get("nightly").await.unwrap().unwrap().schedule;
+    let nothing = harness.json(Method::PUT, &keep, json!({ "cron": "@daily" })).await;
+    assert_eq!(nothing.status.as_u16(), 422, "there is nothing to keep: {}", nothing.text);
+    assert!(nothing.text.contains("kind"), "{}", nothing.text);
+    let whole = json!({ "cron": "30 2 * * MON-FRI", "time_zone": "Europe/Berlin", "misfire": { "catch_up": 3 },
+        "overlap": "queue", "kind": "play", "payload": { "ends": "well", "cents": 1 }, "queue": "lab",
+        "priority": "low", "version": 2, "delay_ms": 5_000, "expires_in_ms": 3_600_000, "max_retries": 7,
+        "max_crashes": 3, "timeout_ms": 60_000, "max_wait_ms": 9_000, "business_key": "b",
+        "backoff": { "policy": "linear", "base_ms": 40, "cap_ms": 4_000, "jitter": "20%" }, "limit_key": "l",
+        "single_instance": "s", "permits": { "licences": 2 }, "max_deferral_ms": 5_000, "dependency": "d",
+        "on_conflict": "skip", "tags": ["night", "dark"], "params": { "region": "eu" }, "correlation_id": "c",
+        "on_success": { "kind": "play", "payload": [1], "queue": "lab", "version": 3 },
+        "on_failure": { "kind": "play" } });
+    harness.json(Method::PUT, &keep, whole).await.ok();
+    let before = stands().await;
+    harness.json(Method::PUT, &keep, json!({})).await.ok();
+    assert_eq!(stands().await, before, "nothing was named");
+
+    let more = json!({ "priority": "high", "backoff": { "base_ms": 70 }, "payload": { "ends": "badly" } });
+    harness.json(Method::PUT, &keep, more).await.ok();
+    let mut expected = before;
+    expected.job.spec.priority = backstop::Priority::High;
+    expected.job.spec.policy.backoff.base = Duration::from_millis(70);
+    expected.job.spec.payload = r#"{"ends":"badly"}"#.into();
+    assert_eq!(stands().await, expected, "of an object no part is kept, but of the backoff");
+
+    let less = json!({ "every_ms": 60_000, "limit_key": null, "on_failure": null, "tags": [] });
+    let set = harness.json(Method::PUT, &keep, less).await.ok();
+    assert_eq!((&set["every_ms"], &set["cron"]), (&json!(60_000), &json!(null)), "{set}");
+    expected.timing = backstop::schedules::Timing::every(Duration::from_secs(60));
+    expected.job.spec.needs.as_mut().unwrap().limit_key = None;
+    (expected.job.spec.on_failure, expected.job.spec.tags) = (None, Vec::new());
+    assert_eq!(stands().await, expected);
+
+    for wrong in [json!({ "nmae": null }), json!({ "kind": null }), json!({ "priority": "odd" }), json!([1])]
+    {
+        let answer = harness.json(Method::PUT, &keep, wrong.clone()).await;
+        assert_eq!(answer.status.as_u16(), 422, "{wrong}: {}", answer.text);
+    }
+    assert_eq!(stands().await, expected);
+    harness.json(Method::PUT, &path, json!({ "cron": "@daily", "kind": "play" })).await.ok();
+    let replaced = stands().await.job.spec;
+    assert_eq!((replaced.business_key, replaced.needs, &*replaced.queue), (None, None, "default"));
+}
+
+#[tokio::test]
 async fn what_a_program_declares_is_not_changed_over_http() {
     // W11
     let harness = played(&[]).await;
@@ -92,6 +142,8 @@ async fn what_a_program_declares_is_not_changed_over_http() {
     assert_eq!((&seen["owner"], &seen["program"]), (&json!("code"), &json!("billing")));
     let put = harness.json(Method::PUT, &path, json!({ "cron": "@hourly", "kind": "play" })).await;
     refused(&put, 409, "schedule_declared", None);
+    let over = harness.json(Method::PUT, &format!("{path}?keep=true"), json!({ "priority": "high" })).await;
+    refused(&over, 409, "schedule_declared", None);
     refused(&harness.json(Method::DELETE, &path, json!({})).await, 409, "schedule_declared", None);
     assert_eq!(harness.post(&format!("{path}/pause"), json!({})).await.ok()["paused"], true, "anybody may");
     harness.json(Method::DELETE, &format!("{path}?force=true"), json!({})).await.ok();

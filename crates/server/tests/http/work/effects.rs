@@ -78,6 +78,28 @@ async fn a_step_in_another_place_is_refused_with_both_names() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_other_side_has_not_seen_is_stored_as_begun_again() {
+    // W8, E7
+    let (stage, id, job) = staged().await;
+    charge(&stage, &job, "verify").await.ok();
+    let next = again(&stage, &job).await;
+    assert_eq!(charge(&stage, &next, "verify").await.ok(), json!({ "state": "verify" }));
+    let told = async |policy: &str| {
+        let body =
+            json!({ "name": "charge", "key": "order-7", "policy": policy, "index": 0, "not_seen": true });
+        tell(&stage, "effect", &next, body).await
+    };
+    let error = refused(&told("ask").await, 422, "invalid");
+    assert_eq!(error["details"]["field"], "not_seen", "{error}");
+    for _ in 0..2 {
+        assert_eq!(told("verify").await.ok(), json!({ "state": "run" }), "it can be repeated");
+    }
+    let shown = stage.harness.get(&format!("/api/v1/jobs/{id}")).await.ok();
+    let begun = json!({ "index": 0, "name": "charge", "run": 2, "state": "unknown", "key": "order-7" });
+    assert_eq!(shown["steps"], json!([begun]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_effect_is_stored_before_its_call_and_its_outcome_after_it() {
     // W8, E7
     let (stage, id, job) = staged().await;

@@ -111,6 +111,25 @@ async fn an_operators_rule_decides_about_remote_runs_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_says_what_it_counts_for_the_circuit_of_its_dependency() {
+    // H4, E7
+    let stage = Stage::on(super::stage::store(), Config::default().kind_dependency("mail", "smtp"));
+    let fail = async |class: &str, circuit: &str| {
+        stage.submit("mail", json!({})).await;
+        let job = stage.claim_one().await;
+        let outcome = json!({ "type": "failed", "class": class, "message": "no luck", "circuit": circuit });
+        let answer = stage.finish(&job, outcome).await;
+        stage.pass(6).await;
+        let counts = stage.engine().circuits().get("smtp").await.unwrap().map(|view| view.counts);
+        (answer["ok"] == true, counts.map(|counts| (counts.calls, counts.failures)))
+    };
+    assert_eq!(fail("error", "ignored").await, (true, None));
+    assert_eq!(fail("error", "neutral").await, (true, Some((1, 0))));
+    assert_eq!(fail("permanent", "counts").await, (true, Some((2, 1))));
+    assert_eq!(fail("error", "maybe").await, (false, Some((2, 1))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_bad_item_never_fails_the_others() {
     // E7
     let stage = Stage::new();

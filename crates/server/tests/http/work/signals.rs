@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::extract::Request;
 use backstop::Config;
 use serde_json::{Value, json};
 
@@ -110,4 +112,69 @@ async fn a_resume_token_sends_its_signal_once_and_to_its_job() {
     tokio::time::advance(Duration::from_secs(61)).await;
     let expired = stage.harness.post(&url, json!({})).await;
     assert_eq!((expired.status.as_u16(), expired.code().as_str()), (404, "no_such_token"));
+}
+
+/// A job that waits for `approved`, and the path of a resume token for it.
+async fn linked(stage: &Stage) -> (String, String) {
+    let id = stage.submit("mail", json!({})).await;
+    let job = stage.claim_one().await;
+    stage.finish(&job, waits(None)).await;
+    let made =
+        stage.harness.post(&format!("/api/v1/jobs/{id}/resume-token"), json!({ "signal": "approved" })).await;
+    (id, made.ok()["url"].as_str().expect("a path").to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_system_outside_resumes_a_job_with_a_body_of_its_own() {
+    // W10
+    let stage = Stage::on(store(), Config::default());
+    let hook = json!({ "event": "order.paid", "payload": { "id": 7 } });
+    for (body, expected) in [
+        (hook.clone(), hook),
+        (json!([1, "two"]), json!([1, "two"])),
+        (json!("ann"), json!("ann")),
+        (json!({ "payload": { "id": 7 } }), json!({ "id": 7 })),
+        (json!({ "payload": null }), json!({})),
+        (json!({}), json!({})),
+    ] {
+        let (id, url) = linked(&stage).await;
+        let sent = stage.harness.post(&url, body.clone()).await.ok();
+        assert_eq!(sent, json!({ "delivered": 1, "kept": false }), "{body}");
+        let next = stage.claim_one().await;
+        assert_eq!((&next["id"], &next["signals"]), (&json!(id), &json!({ "approved": expected })), "{body}");
+        stage.finish(&next, json!({ "type": "succeeded" })).await;
+    }
+}
+
+fn sent_as(path: &str, kind: &str, body: &str) -> Request {
+    Request::post(path).header("content-type", kind).body(Body::from(body.to_owned())).expect("a request")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_cannot_be_a_payload_is_refused_and_uses_no_token() {
+    // W10, E10
+    let stage = Stage::on(store(), Config::default());
+    let (id, url) = linked(&stage).await;
+    let nested = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    let large = format!("\"{}\"", "x".repeat(100_000));
+    for (kind, body, status, says) in [
+        ("application/json", "no".to_owned(), 400, "not valid JSON"),
+        ("application/json", "{} {}".to_owned(), 400, "not valid JSON"),
+        ("application/json", nested(200), 400, "not valid JSON"),
+        ("application/json", nested(127), 422, "nested more than 100 levels"),
+        ("application/json", nested(101), 422, "nested more than 100 levels"),
+        ("application/json", large, 422, "payload"),
+        ("application/x-www-form-urlencoded", "payload=yes".to_owned(), 415, "must be JSON"),
+        ("text/xml", "<paid/>".to_owned(), 415, "must be JSON"),
+    ] {
+        let answer = stage.harness.send(sent_as(&url, kind, &body)).await;
+        assert_eq!(answer.status.as_u16(), status, "{kind}: {}", answer.text);
+        assert!(answer.text.contains(says), "{}", answer.text);
+    }
+    assert_eq!(stage.harness.get(&format!("/api/v1/jobs/{id}")).await.ok()["status"], "waiting");
+    // What is as deep as may be comes back as it was, and so does what says that it is written in JSON.
+    let answer = stage.harness.send(sent_as(&url, "application/cloudevents+json", &nested(100))).await;
+    assert_eq!(answer.status.as_u16(), 200, "{}", answer.text);
+    let next = stage.claim_one().await;
+    assert_eq!(next["signals"]["approved"].to_string(), nested(100));
 }
