@@ -130,11 +130,7 @@ async fn the_log_is_bounded(store: &Arc<dyn Store>) {
         few.relay().await;
     }
     let expected: Vec<_> = (16..=25).map(|number| (number, 1)).collect();
-    assert_eq!(
-        numbers(&few.after(&begin, 3).await),
-        expected,
-        "twelve are missing for whoever has seen three"
-    );
+    assert_eq!(numbers(&few.after(&begin, 3).await), expected, "a reader at 3 has missed 12 events");
     assert_eq!(few.documents(Drawer::EventLog).await, 12, "ten, and two of the log itself");
     few.end().await;
     let small = Stage::new(store, EventLogLimits::default().bytes(4_000));

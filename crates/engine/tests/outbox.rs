@@ -278,7 +278,7 @@ async fn a_large_backlog_is_not_counted_by_everybody(store: &Arc<dyn Store>) {
     assert_eq!(seen().await, (0, None), "that nothing waits is seen at once");
     stage.maintain().await;
     change(0..1, Some("{")).await;
-    assert_eq!(seen().await, (2, at(0)), "what is small is counted by whoever looks");
+    assert_eq!(seen().await, (2, at(0)), "a small backlog is counted on each read");
     stage.end().await;
 }
 

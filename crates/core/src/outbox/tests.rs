@@ -260,7 +260,7 @@ fn what_no_reader_follows_is_sent_as_text_and_hides_nothing_beside_it() {
         let messages: Vec<_> = [result, hand_off, beside].into_iter().flatten().collect();
         let mut read = 0;
         for document in all.documents(&messages, &[], NOW) {
-            let batch = OutboxBatch::read(&document.body).expect("whoever publishes it reads it");
+            let batch = OutboxBatch::read(&document.body).expect("a publisher can read it");
             read += batch.messages.len();
         }
         assert_eq!((messages.len(), read), (3, 3), "{levels}");

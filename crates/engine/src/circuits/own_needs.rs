@@ -79,7 +79,11 @@ mod tests {
         assert_eq!(needs.waiting_for("bank", &[("pay", 100), ("refund", 10)]), 98 + 10 + 1);
         assert_eq!(needs.waiting_for("other", &[]), 2);
         assert_eq!(needs.waiting_for("site:eu", &[]), 7);
-        assert_eq!(needs.waiting_for("bank", &[("pay", 1)]), 1, "those that have started since are no debt");
+        assert_eq!(
+            needs.waiting_for("bank", &[("pay", 1)]),
+            1,
+            "jobs that have started since do not make it negative"
+        );
         assert_eq!(OwnNeeds::default().waiting_for("bank", &[("pay", 5)]), 5);
     }
 }

@@ -234,8 +234,8 @@ mod tests {
             let large = SinkBacklog { at: begin, documents, messages: documents, bytes: 1 };
             assert!(large.is_due(after(due)), "{documents}");
             assert!(due == 0 || !large.is_due(after(due - 1)), "{documents}");
-            assert!(large.stands(after(due)), "whoever looks in between has it: {documents}");
-            assert!(!large.stands(after(91)), "nobody leads any more: {documents}");
+            assert!(large.stands(after(due)), "still valid until the next count: {documents}");
+            assert!(!large.stands(after(91)), "too old, the leader is gone: {documents}");
             let back = begin.before(Duration::from_secs(1));
             assert!(large.is_due(back) && !large.stands(back), "the clock went back: {documents}");
         }

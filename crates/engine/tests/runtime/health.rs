@@ -165,7 +165,7 @@ async fn a_worker_tells_its_slots_and_how_long_its_jobs_had_waited() {
     let wait = report.waits["default"].percentile(50).expect("one has waited");
     assert!((15..=60).contains(&wait.as_secs()), "{wait:?}");
     pass(75).await;
-    assert!(told().await.waits.is_empty(), "what was over a minute ago is no news");
+    assert!(told().await.waits.is_empty(), "waits older than a minute are dropped");
     running.stop().await;
 }
 
